@@ -158,6 +158,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the backg
 folder = pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / sys.argv[sys.argv.index("--name") + 1]
 folder.mkdir(parents=True)
 (folder / "config.json").write_text(json.dumps({"seeds": 1}))
+(folder / "curves.png").touch()
 rows = [{"step": 500}, {"step": 500, "ut_short": [1.0]}]
 for row in rows[:1] if "--half" in sys.argv else rows:
     with (folder / "metrics.jsonl").open("a") as file:
@@ -191,7 +192,23 @@ def test_a_hold_ends_runs_once_their_evaluation_is_complete(tmp_path: Path, tool
         hold.bring()
         with tarfile.open(tmp_path / "out" / "runs.tgz") as tar:
             assert "runs/done/metrics.jsonl" in tar.getnames()
+            assert not any(name.endswith(".png") for name in tar.getnames())
     finally:
         half.stop()
         for run in runs:
             run.process.wait(60)
+
+
+def test_a_hold_brings_stored_critics_of_five_seeds(tmp_path: Path, tool: Any, monkeypatch: Any):
+    monkeypatch.setenv("Q", str(tmp_path))
+    monkeypatch.setenv("OUT", str(tmp_path))
+    arrays = {name: np.zeros((10, 2)) for name in (".sac.actor.w", ".sac.target.w", ".snapshots.critics.w")}
+    for name in ("a", "b"):
+        (tmp_path / "runs" / name / "parameters").mkdir(parents=True)
+        np.savez(tmp_path / "runs" / name / "parameters" / "step_000000400.npz", **arrays)
+    tool("hold").bring_networks(("b",))
+    with tarfile.open(tmp_path / "networks-0.tar") as tar:
+        assert tar.getnames() == ["b-step_000000400.npz", "a-step_000000400.npz"]
+    shapes = lambda name: {key: len(value) for key, value in np.load(tmp_path / f"{name}-step_000000400.npz").items()}
+    assert shapes("b") == {".sac.actor.w": 5, ".snapshots.critics.w": 5}
+    assert shapes("a") == {".sac.actor.w": 10}

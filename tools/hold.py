@@ -3,8 +3,8 @@
     python3 tools/hold.py plan.txt --at-once 8 --seconds 545 -- --kernels off --keep-replay off
 
 Start it in a folder with src/ and wheels/. Everything lives below $Q (/tmp/q): processes and files outlast a call, and
-the next call continues. $OUT gets what comes home: every 20 seconds the run folders without replay and checkpoints, at
-the end of a call the networks of each run's newest saved step. Words after `--` are given to every run.
+the next call continues. $OUT gets what comes home: every 20 seconds the run folders without replay, checkpoints and
+pictures; at the end of a call the networks of each run's newest saved step. Words after `--` are given to every run.
 
 A line of the plan has a name, then the words of `qpensieve train`; words like NAME=VALUE before the domain are set in
 its environment. `until=400000` among them ends the run as soon as its evaluation at that step is complete: the first
@@ -35,8 +35,8 @@ Q, OUT = Path(os.environ.get("Q", "/tmp/q")), Path(os.environ.get("OUT", "out"))
 COMMAND = [sys.executable, "-c", "from qpensieve.cli import main; main()"]
 HEAVY = ("checkpoints", "checkpoint.npz", "replay", "parameters")
 """What stays on the machine."""
-ROOM, MOST = 15 << 20, 3
-"""Bytes of a file of networks, and how many of them come home."""
+ROOM, MOST, SEEDS = int(15.9 * 2**20), 3, 5
+"""Bytes of a file of networks, how many of them come home, and of how many seeds stored critics do."""
 TELL, BRING = 60, 20
 """Seconds between two reports, and between two packs of run folders."""
 
@@ -128,7 +128,7 @@ def install() -> None:
 
 def bring() -> None:
     """Pack run folders without what is heavy, and logs; whole or not at all."""
-    light = lambda info: None if Path(info.name).name in HEAVY else info
+    light = lambda info: None if Path(info.name).name in HEAVY or info.name.endswith(".png") else info
     part = OUT / ".part"
     with tarfile.open(part, "w:gz") as tar:
         for path in sorted(Q.glob("*")):
@@ -138,18 +138,21 @@ def bring() -> None:
 
 
 def bring_networks(everything: tuple[str, ...]) -> None:
-    """Pack policies and critics of the newest saved step of each run; runs in `everything` also with snapshots."""
+    """Pack policies and critics of the newest saved step of each run.
+
+    Runs in `everything` come first, with stored critics, of five seeds: those of ten exceed a file.
+    """
     import numpy as np
 
     number, room = 0, 0
-    for run in sorted((Q / "runs").iterdir()):
+    for run in sorted((Q / "runs").iterdir(), key=lambda run: (run.name not in everything, run.name)):
         for newest in sorted(run.glob("parameters/step_*.npz"))[-1:]:
-            wanted = lambda key, name=run.name: (
-                name in everything or ("snapshots" not in key and (".actor" in key or ".critic" in key))
-            )
+            is_whole = run.name in everything
+            wanted = lambda key, whole=is_whole: whole if "snapshots" in key else ".actor" in key or ".critic" in key
             packed = Q / f"{run.name}-{newest.name}"
             with np.load(newest) as file:
-                np.savez_compressed(packed, **{key: file[key] for key in file if wanted(key)})
+                seeds = SEEDS if is_whole else None
+                np.savez_compressed(packed, **{key: file[key][:seeds] for key in file if wanted(key)})
             room += packed.stat().st_size
             if room > ROOM:
                 number, room = number + 1, packed.stat().st_size
