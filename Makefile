@@ -76,7 +76,7 @@ docs: $(DOCS_STAMP)
 	cp -r README.md CHANGELOG.md CONTRIBUTING.md docs $(SITE)/pages
 	cp examples/*.md examples/*.py $(SITE)/pages/examples
 	cp results/README.md results/recipe.md $(SITE)/pages/results
-	cp results/recipe/first-round.md results/recipe/*.png $(SITE)/pages/results/recipe
+	cp results/recipe/*-round.md results/recipe/*.png $(SITE)/pages/results/recipe
 	cd $(SITE) && $(abspath $(BIN))/zensical build --strict
 
 clean:
