@@ -202,7 +202,9 @@ def test_a_hold_ends_runs_once_their_evaluation_is_complete(tmp_path: Path, tool
 def test_a_hold_brings_stored_critics_of_five_seeds(tmp_path: Path, tool: Any, monkeypatch: Any):
     monkeypatch.setenv("Q", str(tmp_path))
     monkeypatch.setenv("OUT", str(tmp_path))
-    arrays = {name: np.zeros((10, 2)) for name in (".sac.actor.w", ".sac.target.w", ".snapshots.critics.w")}
+    arrays: dict[str, Any] = {
+        name: np.zeros((10, 2)) for name in (".sac.actor.w", ".sac.target.w", ".snapshots.critics.w")
+    }
     for name in ("a", "b"):
         (tmp_path / "runs" / name / "parameters").mkdir(parents=True)
         np.savez(tmp_path / "runs" / name / "parameters" / "step_000000400.npz", **arrays)
