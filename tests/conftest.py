@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from jax._src.interpreters import mlir
 import tests.checking  # noqa: F401  (checks the imports that follow)
 
 # isort: split
+from qpensieve import cli
 from qpensieve.machine import available_cores
 from qpensieve.report import drawing
 from tests.train.kill_run import CACHE
@@ -25,6 +27,8 @@ except ImportError as error:
     NO_LANDER = str(error)
 """Why tests of LunarLander are skipped here."""
 
+EXIT_USAGE = 2
+"""Where tyro refuses the words of a command."""
 os.fsync = lambda descriptor: None  # no test can see what a power failure leaves, and waiting for disks takes a while
 os.environ.update(CACHE)  # what the tests start keeps its programs where the tests do, not in the user's own folder
 if hasattr(mlir, "make_ir_context"):  # a fifth of the time to compile something small is registering the same dialects
@@ -34,6 +38,22 @@ jax.config.update("jax_debug_key_reuse", True)
 jax.config.update("jax_compilation_cache_dir", CACHE["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # what one worker compiled, the other reads
 jax.config.update("jax_num_cpu_devices", 2)  # an even number of agents is spread over both, as it is for users
+
+
+@pytest.fixture
+def fail(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that has to fail; returns its few lines without boxes and line breaks."""
+
+    def run(*arguments: object) -> str:
+        with pytest.raises(SystemExit) as end:
+            cli.main([str(one) for one in arguments])
+        said = capsys.readouterr().err
+        assert end.value.code in (cli.EXIT_FAILED, EXIT_USAGE), said
+        assert "Traceback" not in said
+        assert len(said.splitlines()) < 20
+        return " ".join(word for word in said.split() if word != "│")
+
+    return run
 
 
 @pytest.fixture

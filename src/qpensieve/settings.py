@@ -349,7 +349,10 @@ def flat(settings: Settings | Mapping[str, object]) -> dict[str, Any]:
     is_saved = isinstance(settings, Mapping)
     found: dict[str, Any] = {}
     for name, value in (settings if is_saved else {one: getattr(settings, one) for one in names(settings)}).items():
-        found |= flat(value) if isinstance(value, Mapping if is_saved else Settings) else {name: value}
+        if isinstance(value, Mapping if is_saved else Settings) and value != {}:  # which is a wrong value
+            found |= flat(value)
+        else:
+            found[name] = value
     return found
 
 

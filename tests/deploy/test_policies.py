@@ -1,7 +1,6 @@
 """Exported policies act as the agents they come from, in a process that has NumPy alone."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -277,13 +276,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def fail(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit) as end:
-        cli.main(list(arguments))
-    assert end.value.code == 1
-    return capsys.readouterr().err
-
-
 class TestCommand:
     OBS, LAM = np.array([[0.0, 0.0], [3.0, 2.5]]), np.array([[0.9, 0.1], [0.3, 0.7]])
 
@@ -310,13 +302,6 @@ class TestCommand:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=run / "policy", check=True)
         best = load(run / "policy" / "policy.npz").act([0.0, 0.0], [0.5, 0.5])
         np.testing.assert_array_equal(json.loads(done.stdout), best)
-
-    def test_of_a_saved_agent_is_not_in_the_way_of_the_next_save(self, trained: Path, tmp_path: Path):
-        with qpensieve.load(trained / "ours") as agent:
-            agent.save(tmp_path / "agent")
-            cli.main(["export-policy", str(tmp_path / "agent")])
-            agent.save(tmp_path / "agent")
-        assert (tmp_path / "agent" / "policy" / "policy.npz").exists()
 
     def test_takes_the_calibration_of_the_same_policies(self, trained: Path, tmp_path: Path):
         run, out = shutil.copytree(trained / "ours", tmp_path / "run"), tmp_path / "policy.npz"
@@ -360,13 +345,15 @@ class TestCommand:
         acts = [load(tmp_path / out).act(self.OBS, self.LAM) for out in ("without.npz", "with.npz")]
         np.testing.assert_array_equal(*acts)
 
-    def test_takes_a_saved_agent(self, trained: Path, tmp_path: Path, capsys):
-        agent = qpensieve.load(trained / "ours")
-        agent.save(tmp_path / "agent")
-        cli.main(["export-policy", str(tmp_path / "agent"), "--out", str(tmp_path / "policy.npz")])
+    def test_takes_a_saved_agent_and_is_not_in_the_way_of_its_next_save(self, trained: Path, tmp_path: Path, capsys):
+        with qpensieve.load(trained / "ours") as agent:
+            agent.save(tmp_path / "agent")
+            cli.main(["export-policy", str(tmp_path / "agent")])
+            agent.save(tmp_path / "agent")
+            expected = agent.predict(self.OBS, self.LAM)
         assert "seed 3 (the first of 2; --seed takes another), step 200" in capsys.readouterr().err
-        expected = agent.predict(self.OBS, self.LAM)
-        np.testing.assert_allclose(load(tmp_path / "policy.npz").act(self.OBS, self.LAM), expected, atol=2e-6)
+        policy = load(tmp_path / "agent" / "policy" / "policy.npz")
+        np.testing.assert_allclose(policy.act(self.OBS, self.LAM), expected, atol=2e-6)
 
     def test_takes_the_archive_of_a_population(self, tmp_path: Path):
         agent = Agent("DST2d", seeds=1, preset="quick", algo="pfa", **POPULATION)
@@ -377,18 +364,19 @@ class TestCommand:
         returns = agent.session.predictor().plain(0).returns
         np.testing.assert_array_equal(returns, agent.session.parameters()["policy/0/objs"])
 
-    def test_says_what_there_is_where_it_was_not_named_well(self, trained: Path, tmp_path: Path, capsys):
-        out = ["--out", str(tmp_path / "policy.npz")]
-        ours = str(trained / "ours")
-        assert f"it holds one (ours): name {trained / 'ours'}" in fail(capsys, "export-policy", str(trained), *out)
-        assert f"it has no {'config.json'}" in fail(capsys, "export-policy", str(tmp_path), *out)
-        assert "seed must be one of 3, 4, got 0" in fail(capsys, "export-policy", ours, *out, "--seed", "0")
-        said = fail(capsys, "export-policy", ours, *out, "--step", "150")
-        assert f"step must be one that {ours} kept: 100, 200; got 150" in said
-        assert "is a folder" in fail(capsys, "export-policy", ours, "--out", str(tmp_path))
-        before = (trained / "ours" / "config.json").read_text()
-        assert "is part of a run" in fail(capsys, "export-policy", ours, "--out", f"{ours}/config.json")
-        assert (trained / "ours" / "config.json").read_text() == before
+    def test_says_what_there_is_where_it_was_not_named_well(self, trained: Path, tmp_path: Path, fail: Any):
+        ours, out = trained / "ours", ["--out", tmp_path / "policy.npz"]
+        before = (ours / "config.json").read_text()
+        for asked, said in (
+            ([trained, *out], f"it holds one (ours): name {ours}"),
+            ([tmp_path, *out], "it has no config.json"),
+            ([ours, *out, "--seed", "0"], "seed must be one of 3, 4, got 0"),
+            ([ours, *out, "--step", "150"], f"step must be one that {ours} kept: 100, 200; got 150"),
+            ([ours, "--out", tmp_path], "is a folder"),
+            ([ours, "--out", ours / "config.json"], "is part of a run"),
+        ):
+            assert said in fail("export-policy", *asked)
+        assert (ours / "config.json").read_text() == before
         assert not any(tmp_path.iterdir())
 
     def test_leaves_another_file_of_the_loaders_name_alone(self, trained: Path, tmp_path: Path, capsys):
@@ -397,9 +385,9 @@ class TestCommand:
         assert "was left as it is" in capsys.readouterr().err
         assert (tmp_path / "qpensieve_policy.py").read_text() == "mine"
 
-    def test_asks_before_it_imports_code_of_others(self, agents: Any, tmp_path: Path, capsys):
+    def test_asks_before_it_imports_code_of_others(self, agents: Any, tmp_path: Path, fail: Any):
         agents("mosac").save(tmp_path / "agent")
-        out = ["--out", str(tmp_path / "policy.npz")]
-        assert "--trust" in fail(capsys, "export-policy", str(tmp_path / "agent"), *out)
-        cli.main(["export-policy", str(tmp_path / "agent"), *out, "--trust"])
-        assert os.path.exists(tmp_path / "policy.npz")
+        words = ["export-policy", str(tmp_path / "agent"), "--out", str(tmp_path / "policy.npz")]
+        assert "--trust" in fail(*words)
+        cli.main([*words, "--trust"])
+        assert (tmp_path / "policy.npz").exists()
