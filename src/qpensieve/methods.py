@@ -106,7 +106,7 @@ _TABLE = (
         qpensieve.make,
         quick={
             **_QUICK_GUARDED,
-            **{"num_preferences": 2, "num_snapshots": 1, "push_after": None, "push_period": None},
+            **{"num_preferences": 2, "snapshots_per_update": 1, "push_after": None, "push_period": None},
         },
         robust={**_ROBUST, "num_preferences": 2, "snapshots_per_update": 1},
     ),
