@@ -86,17 +86,16 @@ def test_a_missing_extra_is_named(command: str, module: str, package: str, hoppe
     assert f"qpensieve {command} needs {package}: pip install 'qpensieve[watch]'" in said
 
 
-@pytest.mark.parametrize("command", ["watch", "video"])
-def test_a_folder_that_would_import_code_asks_for_trust(command: str, hopper: Path, tmp_path: Path, capsys):
+def test_a_folder_that_would_import_code_asks_for_trust(hopper: Path, tmp_path: Path, capsys):
     content = (hopper / folder.CONFIG).read_text().replace('"Hopper2d"', '"unknown_module:Env"')
     (tmp_path / folder.CONFIG).write_text(content)
-    assert "would import the Python module 'unknown_module'" in fail(capsys, command, tmp_path)
+    for command in ("watch", "video"):
+        assert "would import the Python module 'unknown_module'" in fail(capsys, command, tmp_path)
 
 
-@pytest.mark.parametrize(("number", "renderer"), [(signal.SIGINT, "Hanging"), (signal.SIGTERM, "HangingRobot")])
-def test_a_signal_ends_it_at_once_even_while_a_renderer_hangs(number: int, renderer: str, tmp_path: Path):
-    if renderer == "HangingRobot" and draw.find_platform(("egl", "osmesa")) is None:
-        pytest.skip(draw.MISSING)
+def test_a_signal_ends_it_at_once_even_while_a_renderer_hangs(tmp_path: Path):
+    has_opengl = draw.find_platform(("egl", "osmesa")) is not None
+    number, renderer = (signal.SIGTERM, "HangingRobot") if has_opengl else (signal.SIGINT, "Hanging")
     run = make_run(tmp_path / "hanging", f"tests.watch.foreign:{renderer}", steps=(1000,))
     words = [sys.executable, "-c", MAIN, "watch", str(run), "--trust", "--no-browser", "--port", "0"]
     there = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}

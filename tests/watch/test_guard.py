@@ -1,8 +1,5 @@
 """Who may speak to the server, and what it gives away."""
 
-import contextlib
-from pathlib import Path
-
 import pytest
 from starlette.applications import Starlette
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -12,7 +9,6 @@ from qpensieve.watch import guard as guards
 from qpensieve.watch import server as servers
 from qpensieve.watch.connection import MOST_A_SECOND
 from qpensieve.watch.guard import Guard
-from qpensieve.watch.runs import WatchedRun
 from qpensieve.watch.server import Server
 from tests.watch.client import get, page, wait_for_silence
 
@@ -39,13 +35,6 @@ def test_without_the_token_there_is_nothing(server: Server):
         "/%ff/about",
     ):
         assert get(server, path)[0] == 404, path
-
-
-def test_a_token_is_new_for_every_server(server: Server, sea: Path):
-    with contextlib.closing(servers.bind(0)) as listener:
-        other = Server([WatchedRun(sea)], "test", listener)
-    assert other.token != server.token
-    assert len(other.token) >= 32
 
 
 def test_a_ticket_leads_to_the_page_once(server: Server, monkeypatch: pytest.MonkeyPatch):

@@ -71,19 +71,6 @@ def test_what_is_set_changes_the_next_step(server: Server):
         assert mine.frame(lambda frame: frame.seq == 2 and frame.steps == 1).payload != first.payload
 
 
-def test_the_action_is_that_of_the_policy(server: Server, hopper: Path):
-    with page(server) as mine:
-        frame = mine.one_step(seed=1, at=1000, w=[0.25, 0.75])
-    seen: list[np.ndarray] = []
-
-    def act(obs: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        seen.append(SavedPolicies(hopper).predictor(1000).act(1, obs[0], asked[0]))
-        return seen[-1][None]
-
-    evaluate("Hopper2d", [1], act, np.array([[0.25, 0.75]]), 1)
-    assert (frame.action == seen[0][0]).all()
-
-
 def test_returns_are_those_of_an_evaluation(server: Server, hopper: Path):
     """Exactly those of an evaluation that acts on one row at a time, as the page does."""
     policy = SavedPolicies(hopper).predictor(1000)
@@ -287,28 +274,6 @@ def test_an_episode_is_cut_where_an_evaluation_would_cut_it(tmp_path: Path):
     with serving(run) as server, page(server) as mine:
         ended = mine.event("episode")
     assert (ended["steps"], ended["ended"]) == (3, "truncated")
-
-
-def test_a_push_in_the_middle_of_a_step_hurts_nothing(tmp_path: Path):
-    """HalfCheetah's step has five moments; those that are still to be shown are those of before the push."""
-    with serving(make_run(tmp_path / "cheetah", "HalfCheetah2d")) as server, page(server) as mine:
-        mine.say(speed=0.05, seq=1)  # a second for each step
-        steps = mine.frame(lambda frame: frame.seq == 1 and frame.steps > 0 and not frame.flags & ANSWER).steps
-        mine.say(push=True, seq=2)
-        mine.say(speed=FAST, seq=3)
-        mine.frame(lambda frame: frame.steps > steps + 2)
-        assert not [event for event in mine.events if event["event"] == "failed"]
-
-
-def test_an_episode_names_the_preference_that_acted(server: Server):
-    with page(server) as mine:
-        mine.say(paused=True, reset="same", seq=1)
-        mine.say(step=2, seq=2)
-        mine.frame(lambda frame: frame.seq == 2 and frame.steps == 2)
-        mine.say(w=[1, 0], seq=3)
-        mine.frame(lambda frame: frame.seq == 3 and frame.flags & ANSWER)
-        mine.say(reset=True)
-        assert mine.event("episode", ended="reset")["w"] == [0.5, 0.5]
 
 
 def test_an_environment_that_stays_broken_is_tried_once_for_each_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

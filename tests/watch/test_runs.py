@@ -10,10 +10,10 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve.api import Agent
-from qpensieve.records import checkpoint, evaluations, folder
+from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.watch import server as servers
-from qpensieve.watch.runs import WatchedRun, rounded
+from qpensieve.watch.runs import WatchedRun
 from tests.watch.client import about, page, serving
 from tests.watch.conftest import actor, add_evaluation, make_run
 
@@ -40,13 +40,6 @@ def test_what_is_said_of_a_run(hopper: Path):
     scene = said["scene"]
     assert (scene["kind"], scene["dt"], scene["can_push"], scene["action_size"]) == ("bodies", 0.008, True, 3)
     assert [geom["type"] for geom in scene["geoms"]] == ["plane", "capsule", "capsule", "capsule", "capsule"]
-
-
-def test_the_sea_has_its_exact_front(sea: Path):
-    said = described(WatchedRun(sea))
-    assert len(said["exact_front"]) > 5
-    assert said["scene"]["kind"] == "plane"
-    assert said["scene"]["can_push"] is False
 
 
 def test_a_growing_run_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -95,33 +88,11 @@ def test_a_file_that_cannot_be_read_for_a_moment_changes_nothing(name: str, tmp_
     assert described(watched)["evaluations"] == before["evaluations"]
 
 
-def test_a_damaged_file_is_said_at_the_start(tmp_path: Path):
-    run = make_run(tmp_path / "damaged")
-    (run / folder.EVALUATIONS).write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="is damaged"):
-        WatchedRun(run)
-
-
 def test_scores_that_are_missing_are_null(tmp_path: Path):
     run = make_run(tmp_path / "holes")
     with (run / folder.METRICS).open("a") as file:
         file.write('{"event": "evaluation", "step": 1500, "ut_short": [null, NaN], "hv_short": [1, 2]}\n')
     assert described(WatchedRun(run))["curves"]["ut"] == [[1, 1], [None, None]]
-
-
-def test_evaluations_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    run = make_run(tmp_path / "large")
-    watched = WatchedRun(run)
-    loads: list[Path] = []
-    load = evaluations.load
-    monkeypatch.setattr(evaluations, "load", lambda path: (loads.append(path), load(path))[1])
-    (run / folder.METRICS).touch()
-    assert watched.description()[1] == 2
-    assert loads == []
-    add_evaluation(run, watched.config, 4000)
-    loads.clear()
-    assert len(described(watched)["evaluations"]) == 2
-    assert len(loads) == 1
 
 
 def test_parameters_that_were_written_anew_are_read_anew(tmp_path: Path):
@@ -165,8 +136,3 @@ def test_a_folder_without_policies_says_so(tmp_path: Path, hopper: Path):
     (tmp_path / folder.CONFIG).write_bytes((hopper / folder.CONFIG).read_bytes())
     with pytest.raises(CheckpointError, match="holds no parameters yet"):
         WatchedRun(tmp_path)
-
-
-def test_numbers_of_the_page_are_short_and_finite():
-    assert rounded([1 / 3, 5.0, 0.0, -123456.789, 1.5e12, 1e-9]) == [0.333333, 5.0, 0.0, -123457.0, 1.5e12, 1e-9]
-    assert rounded([[float("nan"), 1.0], [float("inf"), None]]) == [[None, 1.0], [None, None]]

@@ -37,16 +37,17 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_gif_has_a_panel_for_each_preference_and_moves(sea: Path, tmp_path: Path, capsys):
     out = tmp_path / "sea.gif"
-    words = ["--preference", "0.7,0.3", "--preference", "0.2,0.8", "--steps", "3", "--width", "80", "--out", str(out)]
-    cli.main(["video", str(sea), *words])
+    shown, sizes = "--preference 0.7,0.3 --preference 0.2,0.8 --steps 3", "--fps 30 --width 80"
+    cli.main(["video", str(sea), *shown.split(), *sizes.split(), "--out", str(out)])
     assert capsys.readouterr().out == f"{out}\n"
     with Image.open(out) as gif:
         assert gif.size == (2 * 80 + film.GAP, 80 + film.caption_height(2))
-        assert getattr(gif, "n_frames", 1) == 4  # the start, and three steps
-        assert gif.info["duration"] == 200  # five steps a second
-        first = np.asarray(gif.convert("RGB"))
-        gif.seek(3)
-        assert (np.asarray(gif.convert("RGB")) != first).any()
+        num = getattr(gif, "n_frames", 1)
+        assert num == 4  # the start, and three steps at five a second; equal frames are one
+        assert sum(gif.seek(i) or gif.info["duration"] for i in range(num)) == pytest.approx(19 / 30 * 1000, abs=10)
+        last = np.asarray(gif.convert("RGB"))
+        gif.seek(0)
+        assert (np.asarray(gif.convert("RGB")) != last).any()
 
 
 def test_the_captions_count_what_an_evaluation_counts(hopper: Path, monkeypatch: pytest.MonkeyPatch):
@@ -155,10 +156,8 @@ def test_a_film_that_fails_leaves_nothing(
 
 
 def test_an_mp4_that_lost_frames_is_not_kept(sea: Path, empty: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    for lost in (1, 3):
-        monkeypatch.setitem(sys.modules, "imageio_ffmpeg", Encoder(lost=lost))
-        said = fail(capsys, "video", sea, *SMALL, "--out", "film.mp4")
-        assert f"{3 - lost} of 3 frames arrived; is the disk full?" in said
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", Encoder(lost=3))
+    assert "0 of 3 frames arrived; is the disk full?" in fail(capsys, "video", sea, *SMALL, "--out", "film.mp4")
     assert list(empty.iterdir()) == []
 
 
@@ -168,14 +167,6 @@ def test_a_gif_that_would_fill_the_memory_is_refused(sea: Path, empty: Path, cap
     assert "a GIF of 3 frames of 80 x" in said
     assert "fps must be at most 50 for a GIF, got 60" in fail(capsys, "video", sea, "--fps", "60", "--quiet")
     assert list(empty.iterdir()) == []
-
-
-def test_a_gif_keeps_its_pace(sea: Path, empty: Path):
-    words = ["--preference", "1,0", "--seconds", "0.4", "--fps", "30", "--width", "80"]
-    cli.main(["video", str(sea), *words, "--out", "film.gif", "--quiet"])
-    with Image.open(empty / "film.gif") as gif:
-        durations = [gif.seek(i) or gif.info["duration"] for i in range(getattr(gif, "n_frames", 1))]
-    assert sum(durations) == pytest.approx(13 / 30 * 1000, abs=10)
 
 
 def test_an_environment_without_pictures_is_named(tmp_path: Path, capsys):
