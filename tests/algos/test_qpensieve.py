@@ -126,17 +126,6 @@ _few_draws, _few_step = jax.jit(qpensieve.draw, static_argnums=0), jax.jit(qpens
 _sac_draws = jax.jit(mosac.draw, static_argnums=(0, 1))
 
 
-def test_the_loss_of_2023_is_that_of_the_paper_for_one_sample_and_candidate_alone():
-    """Deviation D36: the authors' code combined values and entropies of different samples until July 2024."""
-    state, query = pensieve_state(0, K, 2), _query(3)
-    at = question(state.sac.actor, query.s, query.prefs, np.stack([query.noise] * 3))
-    paper, _ = oracle.policy_loss(_critics(state, 2), replace(at, noise=at.noise[0]))
-    assert abs(oracle.official_2023_loss(_critics(state, 2), at) - paper) > 1e-2
-    one = replace(at, s=at.s[:1], prefs=at.prefs[:1, :1], noise=at.noise[:1, :1])
-    paper, _ = oracle.policy_loss(_critics(state, 0), replace(one, noise=one.noise[0]))
-    assert oracle.official_2023_loss(_critics(state, 0), one) == pytest.approx(paper)
-
-
 def _moved(ring: Snapshots, by: float) -> Snapshots:
     """The ring with all its critics' answers raised by `by`."""
     last = ring.critics.net.last

@@ -1,4 +1,4 @@
-"""CN-DER with loops over preferences and transitions, gradients by differences, in float64 NumPy and nothing else."""
+"""CN-DER with loops over preferences and transitions in float64 NumPy and nothing else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracles.mosac import Net, forward, q_value
-
-STEP = 1e-6
+from tests.oracles.numeric import slope_of
 
 
 def action(actor: Net, s: np.ndarray, lam: np.ndarray) -> np.ndarray:
@@ -55,17 +54,5 @@ def policy_loss(actor: Net, critic: Net, s: np.ndarray, prefs: np.ndarray) -> fl
 
 
 def gradient(loss: Callable[[Net], float], net: Net) -> list[np.ndarray]:
-    """Central differences, in the order weight and bias of each layer."""
-    leaves = []
-    for layer in net:
-        for parameter in layer:
-            slope = np.zeros(parameter.shape)
-            for index in np.ndindex(parameter.shape):
-                kept = parameter[index]
-                parameter[index] = kept + STEP
-                above = loss(net)
-                parameter[index] = kept - STEP
-                slope[index] = (above - loss(net)) / (2 * STEP)
-                parameter[index] = kept
-            leaves.append(slope)
-    return leaves
+    """In the order weight and bias of each layer."""
+    return [slope_of(lambda: loss(net), parameter) for layer in net for parameter in layer]

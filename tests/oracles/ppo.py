@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-ADAM_B1, ADAM_B2 = 0.9, 0.999
-STEP = 1e-6
+from tests.oracles.numeric import adam, slope_of
 
 Net = list[np.ndarray]
 """Weight and bias of the first, second and last layer."""
@@ -31,13 +30,11 @@ class Learner:
     actor: Net
     log_std: np.ndarray
     critic: Net
-    first: list[np.ndarray] = field(init=False)
-    second: list[np.ndarray] = field(init=False)
+    moments: list[tuple[np.ndarray, np.ndarray]] = field(init=False)
     num_steps: int = 0
 
     def __post_init__(self) -> None:
-        self.first = [np.zeros_like(array) for array in self.arrays]
-        self.second = [np.zeros_like(array) for array in self.arrays]
+        self.moments = [(np.zeros_like(array), np.zeros_like(array)) for array in self.arrays]
 
     @property
     def arrays(self) -> list[np.ndarray]:
@@ -135,22 +132,6 @@ def loss(cfg: Any, learner: Learner, rows: Rows) -> tuple[float, dict[str, float
     return total, info
 
 
-def gradient(cfg: Any, learner: Learner, rows: Rows) -> list[np.ndarray]:
-    """By central differences in every parameter; `learner` is left as it was."""
-    slopes = []
-    for array in learner.arrays:
-        slope = np.zeros_like(array)
-        for place in np.ndindex(array.shape):
-            value = array[place]
-            array[place] = value + STEP
-            above = loss(cfg, learner, rows)[0]
-            array[place] = value - STEP
-            slope[place] = (above - loss(cfg, learner, rows)[0]) / (2 * STEP)
-            array[place] = value
-        slopes.append(slope)
-    return slopes
-
-
 def judge(cfg: Any, learner: Learner, rollout: Rollout, lam: np.ndarray, scale: np.ndarray) -> Rows:
     """Lane by lane within each step."""
     targets, values = returns(cfg, learner.critic, rollout)
@@ -170,18 +151,11 @@ def update(
     for order in orders:
         for index in np.split(order, cfg.minibatches):
             infos.append(loss(cfg, learner, rows.at(index))[1])
-            slopes = gradient(cfg, learner, rows.at(index))
+            total = lambda index=index: loss(cfg, learner, rows.at(index))[0]
+            slopes = [slope_of(total, array) for array in learner.arrays]
             norms.append(float(np.sqrt(sum(np.sum(slope**2) for slope in slopes))))
-            _adam(
-                cfg, learner, [slope * min(1.0, cfg.max_gradient_norm / norms[-1]) for slope in slopes], learning_rate
-            )
+            learner.num_steps += 1
+            for array, moments, slope in zip(learner.arrays, learner.moments, slopes, strict=True):
+                cut = slope * min(1.0, cfg.max_gradient_norm / norms[-1])
+                adam(array, moments, cut, learner.num_steps, (learning_rate, cfg.adam_epsilon))
     return {name: float(np.mean([info[name] for info in infos])) for name in infos[0]}, norms
-
-
-def _adam(cfg: Any, learner: Learner, slopes: list[np.ndarray], learning_rate: float) -> None:
-    learner.num_steps += 1
-    for array, first, second, slope in zip(learner.arrays, learner.first, learner.second, slopes, strict=True):
-        first[...] = ADAM_B1 * first + (1 - ADAM_B1) * slope
-        second[...] = ADAM_B2 * second + (1 - ADAM_B2) * slope**2
-        size = np.sqrt(second / (1 - ADAM_B2**learner.num_steps)) + cfg.adam_epsilon
-        array[...] -= learning_rate * first / (1 - ADAM_B1**learner.num_steps) / size
