@@ -120,12 +120,9 @@ def test_a_seed_is_followed_by_other_episodes_and_starts_again_when_given_again(
     first, second = env.reset(seed=5)[0], env.reset()[0]
     np.testing.assert_array_equal(env.reset(seed=5)[0], first)
     np.testing.assert_array_equal(env.reset()[0], second)
-    unseeded = [gymnasium.make("qpensieve/Hopper2d-v0").reset()[0] for _ in range(2)]
-    assert len(np.unique([first, second, *unseeded], axis=0)) == 4
-
-
-def test_unknown_render_modes_and_domains_with_indices_are_refused():
     with pytest.raises(ValueError, match="'rgb_array' or None"):
         LaneEnv("DST2d", render_mode="ansi")
     with pytest.raises(ValueError, match=r"DeepSeaTreasure is not a Gymnasium environment"):
         LaneEnv("DeepSeaTreasure")
+    unseeded = [gymnasium.make("qpensieve/Hopper2d-v0").reset()[0] for _ in range(2)]
+    assert len(np.unique([first, second, *unseeded], axis=0)) == 4

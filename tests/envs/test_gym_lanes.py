@@ -1,7 +1,6 @@
 """Foreign environments as lanes: the same numbers as the environment itself, saving, and readable faults."""
 
 import re
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,16 +49,6 @@ def test_minus_one_zero_and_one_are_low_middle_and_high():
     assert -0.1 + (0.3 - -0.1) > 0.3  # so plain arithmetic would leave the box
     points = ActionBox((-0.1,) * 6, (0.3,) * 6, (2, 3), "float64").rescale(np.array([[-1.0] * 6, [1.0] * 6]))
     np.testing.assert_array_equal(points, [np.full((2, 3), -0.1), np.full((2, 3), 0.3)])
-
-
-@pytest.mark.parametrize("source", [foreign.NoRewardSpace, foreign.Noisy, "QpensieveForeign-v1"])
-def test_lane_2_of_3_is_lane_2_alone(source: EnvSource):
-    lanes, actions = started(source, 3, seed=9), draw_actions(num_lanes=3)
-    alone = started(source, 1, 9, replace(EXACT, first_lane=2))
-    for one, other in zip(play(lanes, actions), play(alone, actions[:, [2]]), strict=True):
-        np.testing.assert_array_equal(one.last_obs[2:], other.last_obs)
-        np.testing.assert_array_equal(one.reward[2:], other.reward)
-        np.testing.assert_array_equal(one.done[2:], other.done)
 
 
 def test_observations_are_those_of_the_environment_itself():
@@ -159,9 +148,7 @@ def test_drawing_needs_an_environment_that_draws():
 @pytest.mark.parametrize(
     ("name", "num_actions", "objectives"),
     [
-        ("mo-mountaincarcontinuous-v0", None, 2),
         ("mo-hopper-v5", None, 3),
-        ("deep-sea-treasure-v0", 4, 2),
         ("four-room-v0", 4, 3),
     ],
 )

@@ -64,16 +64,6 @@ def _only(step: Step, lane: int) -> Step:
     return Step(step.obs[rows], step.reward[rows], step.terminated[rows], step.truncated[rows], step.last_obs[rows])
 
 
-def test_one_seed_per_lane_equals_lane_zero_of_that_seed():
-    actions = draw_actions("Hopper2d", 60, 1)
-    both = make_lanes("Hopper2d", 2, seed=[8, 5])
-    both.reset()
-    steps = play(both, np.repeat(actions, 2, axis=1))
-    for lane, seed in enumerate((8, 5)):
-        for t, step in enumerate(play(started("Hopper2d", 1, seed), actions)):
-            assert_equal_steps(step, _only(steps[t], lane))
-
-
 def test_last_obs_is_where_the_episode_ended_and_obs_where_the_next_begins():
     lanes = started("Hopper2d", 8)
     for actions in draw_actions("Hopper2d", 100, 8):
@@ -181,12 +171,7 @@ def test_stepping_before_reset_says_so(autoreset: bool):
 def test_a_seed_is_a_whole_number_of_63_bits(seed: int | list[int], message: str):
     with pytest.raises(ValueError, match=message):
         make_lanes("DST2d", 2, seed)
-
-
-@pytest.mark.parametrize("seed", [2**63 - 1, [0, 2**63 - 1]])
-def test_every_seed_of_63_bits_is_kept(seed: int | list[int]):
-    seeds = make_lanes("DST2d", 2, seed).state()["seeds"]
-    np.testing.assert_array_equal(seeds, np.broadcast_to(np.array(seed), 2))
+    np.testing.assert_array_equal(make_lanes("DST2d", 2, [0, 2**63 - 1]).state()["seeds"], [0, 2**63 - 1])
 
 
 def test_a_bad_action_names_its_shape_or_lane_and_step():
@@ -225,7 +210,6 @@ class Broken(BoatSimulator):
     ("fault", "message"),
     [
         ({"reward": [np.inf, -1.0]}, r"reward\[0\] is inf"),
-        ({"reward": [0.0, np.nan]}, r"reward\[1\] is nan"),
         ({"reward": [np.inf, -np.inf]}, r"reward\[0\] is inf"),  # their sum is not a number
         ({"reward": [0.0, -1e39]}, r"reward\[1\] is -1e\+39 \(more than float32 holds\)"),  # rows are float32
         ({"obs": [0.5, np.nan]}, r"observation\[1\] is nan"),

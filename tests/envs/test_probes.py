@@ -66,18 +66,6 @@ def _errors(trainer: Trainer) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.slow
-def test_a_short_run_already_follows_the_preference():
-    sac = SacConfig(hidden=32, batch_size=64, learning_rate=2e-3, tau=0.02)
-    trainer = _train(_config(ONE_STEP, 2500, sac, "qpensieve"))
-    rows, _ = trainer.replay_rows()
-    assert np.asarray(trainer.layout.unpack(rows)[-1]).all()
-    inside, corners = _errors(trainer)
-    assert inside.max() <= 0.15
-    assert corners.max() <= 0.25
-    trainer.close()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("algo", ["mosac", "qpensieve"])
 def test_after_20_000_updates_the_action_is_lam_1_minus_lam_2(algo: str):
     """The paper's settings but for smaller networks and batches, and snapshots from update 4000 on."""

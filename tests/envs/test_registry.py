@@ -47,19 +47,8 @@ def test_a_domain_has_the_sizes_objectives_and_limit_of_the_table(domain: str):
     lanes = make_lanes(domain, 2, seed=0)
     assert lanes.reset().shape == (2, obs)
     assert lanes.step(np.zeros((2, act))).reward.shape == (2, len(objectives))
-
-
-def test_seconds_a_step_are_the_simulators():
-    bodies = {"HalfCheetah2d": mujoco.HALF_CHEETAH, "Hopper2d": mujoco.HOPPER, "Ant2d": mujoco.ANT}
-    for domain, body in {**bodies, "Walker2d": mujoco.WALKER}.items():
-        assert body.model.opt.timestep * body.frame_skip == pytest.approx(TABLE[domain][-1])
-
-
-@pytest.mark.lander
-def test_seconds_a_step_of_lunar_lander_are_gymnasiums():
-    from qpensieve.envs.lunar_lander import gym_lander
-
-    assert pytest.approx(TABLE["LunarLander4d"][-1]) == 1 / gym_lander.FPS
+    if isinstance(lanes.simulator, mujoco.MujocoSimulator):
+        assert lanes.simulator._dt == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 from qpensieve.envs import LaneOptions, make_lanes
 from tests.envs.test_lanes import ALL, RESTING, assert_equal_steps, draw_actions, play, started
 
-CUT = 60
+CUT = 80
+"""Of LunarLander one lane is in its second episode here, the others have more steps than there is space for at first."""
 
 
 def assert_equal_states(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
@@ -19,7 +20,7 @@ def assert_equal_states(one: dict[str, np.ndarray], other: dict[str, np.ndarray]
 def test_save_restore_continue_equals_never_stopping(domain: str):
     domain, forces, _ = domain.partition(" with")
     options = LaneOptions(contact_forces=bool(forces))
-    actions = draw_actions(domain, 150, 3)
+    actions = draw_actions(domain, 140, 3)
     lanes, other = started(domain, 3, 2, options), started(domain, 3, 99, options)
     play(lanes, actions[:CUT])
     saved = lanes.state()

@@ -1,10 +1,7 @@
 """Names of environments: what they stand for, where they are looked for, what to install where they are unknown."""
 
-import os
 import pickle
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -13,9 +10,8 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-import qpensieve
 from qpensieve.envs import make_lanes, registry
-from qpensieve.envs.sources import name_of, needs_package, resolve
+from qpensieve.envs.sources import needs_package, resolve
 from qpensieve.errors import EnvError
 from qpensieve.importing import working_folder
 from tests.envs import foreign
@@ -34,12 +30,6 @@ def test_a_factory_is_itself_and_an_id_without_its_version_means_the_latest():
     assert resolve(foreign.make_point_mass) is foreign.make_point_mass
     with pytest.warns(UserWarning, match="latest versioned environment"):
         assert isinstance(resolve("QpensieveForeign")().unwrapped, foreign.PointMass)
-
-
-def test_sources_have_readable_names():
-    drawn = partial(foreign.PointMass, render_mode="rgb_array")
-    sources = ("QpensieveForeign-v1", foreign.PointMass, drawn)
-    assert [name_of(source) for source in sources] == ["QpensieveForeign-v1", "PointMass", "PointMass"]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +61,6 @@ def test_an_id_of_mo_gymnasium_says_which_extra_installs_it(name: str, monkeypat
     for look_up in (resolve, lambda name: registry.make_simulator(name, 1)):
         with pytest.raises(ValueError, match=r"MO-Gymnasium.* not installed.*\"qpensieve\[mo\]\"$"):
             look_up(name)
-
-
-def test_another_unknown_id_names_its_neighbours_and_explains_the_other_names(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "mo_gymnasium", None)
-    with pytest.raises(ValueError, match=r"did you mean QpensieveForeign-v1.*module:id.*factory") as caught:
-        registry.make_simulator("QpensieveForein-v1", 1)
-    assert "qpensieve[mo]" not in str(caught.value)
 
 
 def fail_without(module: str) -> gymnasium.Env:
@@ -151,18 +134,3 @@ def test_an_installed_module_comes_before_one_of_the_working_folder(workplace: P
 def test_a_file_in_place_of_a_name_is_told_how_to_write_it(name: str, written: str, workplace: Path):
     with pytest.raises(ValueError, match=rf"'{name}': .*write .*{written}"):
         registry.make_simulator(name, 1)
-
-
-def test_the_installed_command_trains_on_a_module_of_the_working_folder(tmp_path: Path):
-    """The command that pip writes does not look in the working folder by itself."""
-    shutil.copy(Path(foreign.__file__), tmp_path / "mine.py")
-    script = tmp_path / "bin" / "qpensieve"
-    script.parent.mkdir()
-    script.write_text("from qpensieve.cli import main\n\nmain()\n")  # so Python looks in bin, not where it starts
-    sizes = "--preset quick --seeds 1 --steps 100 --random-steps 100 --block 50 --eval-period 100 --log-period 100"
-    words = ["train", "mine:make_point_mass", *sizes.split(), "--quiet", "--no-final-evaluation", "--name", "run"]
-    source = os.environ | {"PYTHONPATH": str(Path(qpensieve.__file__).parents[1])}
-    command = [sys.executable, str(script), *words]
-    done = subprocess.run(command, cwd=tmp_path, env=source, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / "run" / "config.json").exists()
