@@ -7,7 +7,7 @@ from qpensieve.envs import LaneOptions, make_lanes
 from tests.envs.test_lanes import ALL, RESTING, assert_equal_steps, draw_actions, play, started
 
 CUT = 80
-"""Of LunarLander one lane is in its second episode here, the others have more steps than there is space for at first."""
+"""Here one lane of LunarLander is in its second episode; the others have more steps than there is space for first."""
 
 
 def assert_equal_states(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:

@@ -176,20 +176,6 @@ def test_a_page_disturbs_no_other_and_its_simulation_ends_with_it(server: Server
     wait_for_silence()
 
 
-def test_the_second_side_shows_another_run_and_closes(server: Server):
-    wait_for_silence()
-    with page(server) as mine:
-        mine.say(side=1, open=1, w=[1, 0], seq=4)
-        assert mine.event("ready", side=1)["run"] == 1
-        beside = mine.frame(lambda frame: frame.side == 1 and frame.seq == 4 and frame.steps > 0)
-        assert beside.w.tolist() == [1, 0]
-        assert mine.frame(lambda frame: frame.side == 0).w.tolist() == [0.5, 0.5]
-        assert len(simulations()) == 2
-        mine.say(side=1, close=True)
-        wait_for_silence(1)
-    wait_for_silence()
-
-
 def test_an_archive_says_which_policy_serves(server: Server):
     with page(server) as mine:
         mine.say(open=1)

@@ -3,8 +3,8 @@
 import json
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +46,7 @@ class WatchedRun:
         self.policies = SavedPolicies(source, trust)
         self.config, self.spec = self.policies.config, self.policies.spec
         self._lock = threading.Lock()
-        self._predictors: OrderedDict[tuple[int, object], Predictor] = OrderedDict()
+        self._load = lru_cache(KEPT_STEPS)(lambda step, stamp: self.policies.predictor(step))
         self._signature = self._table_stamp = None
         self._description, self._table = "", {}
         self.version = 0
@@ -63,17 +63,9 @@ class WatchedRun:
     def predictor(self, at: int | str) -> tuple[Predictor, int]:
         """Return the policies of a step or the newest ones, and the step; raises as `SavedPolicies` does."""
         with self._lock:
-            steps = self.policies.steps
-            wanted = steps[-1] if isinstance(at, str) and steps else at
-            key = (wanted, self.policies.stamp(wanted)) if isinstance(wanted, int) else None
-            if key is not None and key in self._predictors:
-                self._predictors.move_to_end(key)
-                return self._predictors[key], key[0]
-            found, step = self.policies.newest() if isinstance(at, str) else (self.policies.predictor(at), at)
-            self._predictors[step, self.policies.stamp(step)] = found
-            while len(self._predictors) > KEPT_STEPS:
-                self._predictors.popitem(last=False)
-            return found, step
+            if isinstance(at, str):
+                return self.policies.newest()
+            return self._load(at, self.policies.stamp(at)), at
 
     def served_by(self, predictor: Predictor, row: int, lam: Float64[np.ndarray, " d"]) -> int:
         """Number of the policy that serves a preference; -1 where one serves all."""
