@@ -172,13 +172,6 @@ def test_the_farthest_of_a_buffer_stay_from_far_to_near(num_buffers: int, size: 
     assert members.survivors(objs, ORIGIN, num_buffers, size).tolist() == kept
 
 
-def test_samples_not_above_the_reference_are_rejected():
-    objs = np.array([[5, 0.9e-7], [-1, 5], [0, 5], [5, 1e-7], [1e-7, 5]])
-    assert members.survivors(objs, ORIGIN, 10, 2).tolist() == [4, 3]
-    assert members.survivors(objs[:3], ORIGIN, 10, 2).tolist() == []
-    assert members.survivors(np.empty((0, 3)), np.zeros(3), 10, 2).tolist() == []
-
-
 @pytest.mark.parametrize(("d", "num_buffers", "size"), [(2, 10, 2), (2, 30, 1), (3, 15, 2), (4, 20, 3), (5, 35, 2)])
 def test_survivors_are_those_of_sorted_insertion_in_any_order_and_wherever_the_reference_is(d, num_buffers, size):
     rng = np.random.default_rng(d)

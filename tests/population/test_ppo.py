@@ -1,4 +1,4 @@
-"""PPO with a vector critic against plain NumPy, numbers by hand, populations of it and a problem with a known answer.
+"""PPO with a vector critic against plain NumPy, numbers by hand, and populations of it.
 
 All tests of an update share one compiled program, and those of what comes before the first step another.
 """
@@ -94,9 +94,6 @@ def _at(*places: tuple[int, int]) -> np.ndarray:
     for place in places:
         flags[place] = True
     return flags
-
-
-NEVER, ALWAYS = np.zeros((K, L), bool), np.ones((K, L), bool)
 
 
 # The start
@@ -301,33 +298,3 @@ def test_sizes_that_do_not_divide_are_refused_with_sizes_that_do():
         assert right.conflicts() == []
     for name in ("num_lanes", "rollout_steps", "minibatches"):
         assert "must be at least 1" in replace(ppo.PpoConfig(), **{name: 0}).conflicts()[0]
-
-
-# Learning
-
-
-ITERATIONS = 150
-
-
-def _acted(state: ppo.State, seed: int, rewards: Any, goal: ppo.Goal) -> tuple[ppo.State, np.ndarray]:
-    """One update on one-step episodes; (mean, first action) -> rewards of two objectives. Returns the mean too."""
-    stream = np.random.default_rng(seed)
-    obs = np.ones((K, L, 3), np.float32)
-    mean = oracle.forward(oracle.net_of(state.actor.net), obs)
-    noise = stream.normal(size=(K, L, 2))
-    action = (mean + np.exp(np.asarray(state.actor.log_std)) * noise).astype(np.float32)
-    raw = np.stack([*rewards(mean[..., 0], action[..., 0]), np.zeros((K, L))], axis=-1)
-    given = {"obs": obs, "action": action, "reward": (raw / np.asarray(goal.scale)).astype(np.float32)}
-    rollout = _rollout(0, **given, terminated=ALWAYS, truncated=NEVER, last_obs=obs[0])
-    return _update(state, rollout, goal, jax.random.key(seed))[0], mean[0, 0]
-
-
-@pytest.mark.parametrize(("lam", "best"), [((0.0, 1.0, 0.0), -1.0), ((0.5, 0.5, 0.0), 0.0)])
-def test_from_the_same_state_each_preference_finds_its_own_action(lam: Any, best: float):
-    """Rewards -(a - 1)^2 and -(a + 1)^2: the best action is lam_1 - lam_2."""
-    state = ppo.init(CFG, SPEC, np.random.default_rng(0))
-    rewards = lambda mean, action: (-np.square(action - 1.0), -np.square(action + 1.0))
-    mean = np.zeros(2)
-    for i in range(ITERATIONS):
-        state, mean = _acted(state, i, rewards, _goal(lam, (2.0, 2.0, 1.0), 0.02 * (1 - i / ITERATIONS)))
-    assert mean[0] == pytest.approx(best, abs=0.1)

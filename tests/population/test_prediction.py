@@ -147,22 +147,6 @@ def test_neighbours_are_those_of_the_loops(d: int):
     assert len(sizes) > 5
 
 
-def test_nearness_is_relative_to_the_height_over_the_reference():
-    """By hand: (0.5 / 10, 3 / 45) from (0, -50); relative to -5 itself the second would be 0.6 (trap 1)."""
-    graph = _graph([((10.5, -8.0), lam, (1, 1)) for lam in _fan(4)] + [((10.0, -0.4), (1, 0), (1, 1))])
-    edges, importance = prediction.neighbours(graph, _vector(10, -5), _vector(0, -50))
-    assert edges.tolist() == [1, 3, 5, 7]
-    np.testing.assert_allclose(importance, np.exp(-(0.05**2 + (3 / 45) ** 2) / 0.03**2 / 2), rtol=1e-12)
-
-
-def test_with_three_objectives_the_search_ends_once_the_threshold_passes_1():
-    """0.1 doubles to 1.6 and no further; with two objectives it goes on to all edges."""
-    for d, expected in ((3, [1]), (2, [1, 3])):
-        edges = [((2.5,) * d, (1,) * d, (0,) * d), ((2.7,) * d, (1,) + (0,) * (d - 1), (0,) * d)]
-        found, _ = prediction.neighbours(_graph(edges, d), np.ones(d), np.zeros(d))
-        assert found.tolist() == expected
-
-
 def test_an_objective_exactly_at_the_reference_has_no_neighbours_and_the_search_ends():
     graph = _graph([((100.0, -50.0), lam, (1, 1)) for lam in _fan(6)])
     edges, importance = prediction.neighbours(graph, _vector(100, -50), _vector(0, -50))

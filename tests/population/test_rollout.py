@@ -100,45 +100,10 @@ def test_every_member_is_as_a_plain_loop_over_its_own_lanes(domain: str):
     assert np.asarray(rollout.truncated).any() or domain == "Hopper2d"
 
 
-def test_the_environment_sees_clipped_actions_and_the_rollout_keeps_the_samples():
-    """Unclipped, a boat could jump onto a treasure; clipped in the rollout, the log-probability would be of another."""
-    collector, _, moments = make("DST2d")
-    spec = collector.lanes.spec
-    widths = (spec.obs_size, 8, 8, spec.action_size)
-    wild = np.zeros((3, num_parameters(widths) + 2), np.float32)
-    wild[:, -2:] = np.log(30.0)
-    moved: list[float] = []
-    step = collector.lanes.step
-
-    def watched(actions: np.ndarray):
-        before = collector.lanes.obs
-        after = step(actions)
-        moved.append(float(np.abs(after.last_obs - before).max()))
-        return after
-
-    collector.lanes.step = watched  # pyright: ignore[reportAttributeAccessIssue]
-    rollout = collector.collect(MemberPolicy(wild, widths), moments, 0)
-    assert np.abs(np.asarray(rollout.action)).max() > 20
-    assert max(moved) <= 1.0 + 1e-5
-
-
 def test_noise_differs_between_members_iterations_and_seeds():
     collector, _, _ = make("DST2d")
     draws = [collector.draw_noise(i)[:, n] for i in range(2) for n in range(3)]
     assert len({draw.tobytes() for draw in draws}) == 6
-
-
-def test_a_discounted_return_starts_again_with_an_episode():
-    collector, policy, moments = make("DST2d")
-    rollout = collector.collect(policy, moments, 0)
-    done = np.asarray(rollout.truncated | rollout.terminated)
-    lasting = (~done[:, ::-1]).cumprod(axis=1).sum(axis=1)  # steps of the episode that runs at the end
-    for i in range(3):
-        for lane in range(CFG.num_lanes):
-            steps = lasting[i, lane]
-            # The second objective is -1 a step.
-            expected = -(1 - CFG.discount**steps) / (1 - CFG.discount)
-            assert collector.sums[i, lane, 1] == pytest.approx(expected)
 
 
 def test_episodes_of_fitness_differ_between_seeds_tasks_iterations_and_episodes():
