@@ -9,6 +9,7 @@ which remove what a killed run wrote after that checkpoint.
 """
 
 import errno
+import io
 import json
 import os
 import re
@@ -26,9 +27,9 @@ from qpensieve.records.files import (
     TEMPORARY,
     Expected,
     FileError,
-    Headers,
     checksum_of,
     find_damage,
+    headers_of,
     parse,
     read_bytes,
     read_npz,
@@ -53,7 +54,7 @@ class NoneWholeError(CheckpointError):
     """There are checkpoints, but none of them is whole."""
 
 
-class _DamageError(Exception):
+class DamageError(CheckpointError):
     """One checkpoint cannot be used; an earlier one may be whole."""
 
 
@@ -80,7 +81,7 @@ def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
 
 def last_good_step(run: Path) -> int | None:
     """Return the step of the newest checkpoint with a readable `meta.json`; reads no arrays."""
-    return next((step for step, _ in _metas(run)), None)
+    return next((step for step, _ in kept_metas(run)), None)
 
 
 def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object], keep: int = 2) -> Path:
@@ -101,14 +102,17 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
     folder = folder_of(run, step)
     temporary = folder.with_name(f"{TEMPORARY}{step}-{os.getpid()}")
     try:
-        _clear_temporaries(folder.parent)
+        _clear_temporaries(run)
         folder.parent.mkdir(exist_ok=True)
         temporary.mkdir()
         checksums = {ARRAYS: write_npz(temporary / ARRAYS, arrays)}
         body = {"format_version": FORMAT_VERSION, "step": step, "checksums": checksums, "meta": dict(meta)}
         write_file(temporary / META, lambda file: file.write(_render(body)))
-        _put_in_place(temporary, folder)
-        _drop_older(run, step, keep)
+        if not folder.exists():  # a run that was saved at this step already has the same numbers
+            os.rename(temporary, folder)
+            sync_folder(folder.parent)
+        for older in [other for other in reversed(kept_steps(run)) if other <= step][keep:]:
+            _remove(folder_of(run, older))
     except OSError as error:
         raise write_error(folder, run, error) from error
     finally:
@@ -129,48 +133,55 @@ def load_latest(
         warn: Called with a message for each damaged checkpoint that is skipped.
         check: Returns what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before
             its arrays are read.
-        expected: What its arrays must be; compared with the file before they are read.
+        expected: What its arrays must be.
 
     Raises:
         NoneWholeError: There are checkpoints but none is whole.
         CheckpointError: One was written by a later version or does not hold what is expected.
     """
-    saved, problems = _first_whole(_folders(run), check, expected)
-    for problem in problems:
-        warn(problem)
-    if saved is None and problems:
+    problems = []
+    for step in reversed(kept_steps(run)):
+        try:
+            return load_step(run, step, check, expected)
+        except DamageError as damage:
+            problems.append(str(damage))
+            warn(problems[-1])
+    if problems:
         kept = "Policies of steps that were kept still can be: qpensieve evaluate, export-policy --step. "
         left = kept if any((run / PARAMETERS).glob("step_*")) else ""
         start = f"no checkpoint of {run} can be read; start a new run in another folder. "
         raise NoneWholeError(start + left + "; ".join(problems))
-    return saved
+    return None
 
 
-def load_step(run: Path, step: int) -> Checkpoint | None:
-    """Load the checkpoint of one step; None if it is not kept.
-
-    Raises:
-        CheckpointError: It is damaged or was written by a later version.
-    """
-    saved, problems = _first_whole([(kept, folder) for kept, folder in _folders(run) if kept == step])
-    if saved is None and problems:
-        raise CheckpointError("; ".join(problems))
-    return saved
-
-
-def _first_whole(
-    folders: list[tuple[int, Path]],
+def load_step(
+    run: Path,
+    step: int,
     check: Callable[[Checkpoint], str | None] | None = None,
     expected: Expected | None = None,
-) -> tuple[Checkpoint | None, list[str]]:
-    """Load the first of these checkpoints that is whole; also say what is wrong with those before it."""
-    problems = []
-    for step, folder in folders:
-        try:
-            return _read(folder, step, check, expected), problems
-        except (_DamageError, OSError) as damage:
-            problems.append(f"checkpoint {folder} is damaged: {damage}")
-    return None, problems
+) -> Checkpoint:
+    """Load the checkpoint of one step; `check` and `expected` are those of `load_latest`.
+
+    Raises:
+        DamageError: It is damaged.
+        CheckpointError: It is gone, was written by a later version or does not hold what is expected.
+    """
+    folder = folder_of(run, step)
+    if not folder.is_dir():
+        raise CheckpointError(f"the checkpoint of step {step} of {run} is gone: a run that continues drops it")
+    try:
+        body = _read_meta(folder)
+        problem = f"it was written for step {body['step']}" if body["step"] != step else None
+        problem = problem or find_damage(folder / ARRAYS, body["checksums"][ARRAYS])
+        saved = Checkpoint(step, {}, body["meta"], folder)
+        if problem := problem or (None if check is None else check(saved)):
+            raise ValueError(problem)
+        arrays = read_npz(folder / ARRAYS)
+    except (ValueError, OSError) as error:
+        raise DamageError(f"checkpoint {folder} is damaged: {error}") from error
+    if expected is not None and (unfit := expected.problems(headers_of(arrays))):
+        raise CheckpointError(f"{folder / ARRAYS} does not fit this program's state: {'; '.join(unfit)}")
+    return replace(saved, arrays=arrays)
 
 
 def folder_of(run: Path, step: int) -> Path:
@@ -180,24 +191,24 @@ def folder_of(run: Path, step: int) -> Path:
 
 def kept_steps(run: Path) -> list[int]:
     """Return the steps of the checkpoints, oldest first."""
-    return sorted({step for step, _ in _folders(run)})
+    return sorted(_steps(run / CHECKPOINTS, ""))
 
 
 def parameter_steps(run: Path) -> dict[int, Path]:
     """Return step -> file of the kept parameters, oldest first."""
-    found = [(re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in (run / PARAMETERS).glob("step_*.npz")]
-    return dict(sorted((int(match[1]), path) for match, path in found if match))
+    return dict(sorted(_steps(run / PARAMETERS, ".npz").items()))
 
 
-def kept_metas(run: Path) -> list[dict[str, Any]]:
-    """Return the `meta` of every checkpoint with a readable one, newest first; reads no arrays."""
-    return [meta for _, meta in _metas(run)]
+def _steps(folder: Path, suffix: str) -> dict[int, Path]:
+    found = [(re.fullmatch(rf"step_(\d+){re.escape(suffix)}", path.name), path) for path in folder.glob("step_*")]
+    return {int(match[1]): path for match, path in found if match}
 
 
-def _metas(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for step, folder in _folders(run):
-        with suppress(_DamageError, CheckpointError, OSError):
-            yield step, _read_meta(folder)["meta"]
+def kept_metas(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield step and `meta` of every checkpoint with a readable one, newest first; reads no arrays."""
+    for step in reversed(kept_steps(run)):
+        with suppress(ValueError, CheckpointError, OSError):
+            yield step, _read_meta(folder_of(run, step))["meta"]
 
 
 def discard_after(run: Path, step: int) -> None:
@@ -206,119 +217,57 @@ def discard_after(run: Path, step: int) -> None:
     Parameters of later steps too: where the run does not get there again with the same numbers (without a replay), they
     would pass for its newest.
     """
-    _clear_temporaries(run / CHECKPOINTS)
-    for later, folder in _folders(run):
+    _clear_temporaries(run)
+    for later in kept_steps(run):
         if later > step:
-            _remove(folder)
+            _remove(folder_of(run, later))
     for later, path in parameter_steps(run).items():
         if later > step:
             path.unlink(missing_ok=True)
 
 
-def _folders(run: Path) -> list[tuple[int, Path]]:
-    """Return step and folder of every complete checkpoint, newest first.
-
-    A run that was killed while it replaced a checkpoint may have left only the old one, named `.old`.
-    """
-    found = [(re.fullmatch(r"step_(\d+)(\.old)?", path.name), path) for path in (run / CHECKPOINTS).glob("step_*")]
-    ranked = sorted(((int(match[1]), match[2] is None, path) for match, path in found if match), reverse=True)
-    return [(step, path) for step, _, path in ranked]
-
-
-def _put_in_place(temporary: Path, folder: Path) -> None:
-    """Rename to `folder`. A folder cannot replace another one, so an old one of that name is renamed first."""
-    if folder.exists():
-        aside = folder.with_name(folder.name + ".old")
-        _remove(aside)
-        os.rename(folder, aside)
-    os.rename(temporary, folder)
-    sync_folder(folder.parent)
-
-
-def _drop_older(run: Path, step: int, keep: int) -> None:
-    folders = [(other, folder) for other, folder in _folders(run) if other <= step]
-    kept_steps = sorted({other for other, _ in folders})[-keep:]
-    names = {folder.name for _, folder in folders}
-    for other, folder in folders:
-        is_replaced = folder.suffix == ".old" and folder.stem in names
-        if other not in kept_steps or is_replaced:
-            _remove(folder)
-
-
 def _remove(folder: Path) -> None:
     """Delete a checkpoint under a temporary name, so that half a checkpoint never has the name of a whole one."""
-    if folder.exists():
-        doomed = folder.with_name(f"{TEMPORARY}gone-{folder.name}-{os.getpid()}")
-        os.rename(folder, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+    doomed = folder.with_name(f"{TEMPORARY}gone-{folder.name}-{os.getpid()}")
+    os.rename(folder, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
-def _clear_temporaries(folder: Path) -> None:
-    for path in folder.glob(f"{TEMPORARY}*"):
+def _clear_temporaries(run: Path) -> None:
+    for path in (run / CHECKPOINTS).glob(f"{TEMPORARY}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _render(body: Mapping[str, object]) -> bytes:
     """Return the bytes of `meta.json`: the body and its checksum."""
-    text = json.dumps(body).encode()
-    return json.dumps({**body, "checksum": checksum_of(text)}, indent=1).encode() + b"\n"
+    checksum = checksum_of(io.BytesIO(json.dumps(body).encode()))
+    return json.dumps({**body, "checksum": checksum}, indent=1).encode() + b"\n"
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
-    """Read the body of `meta.json`; checksum, version and types are verified."""
+    """Read the body of `meta.json`; ValueError if checksum, version or types are wrong."""
     path = folder / META
     if not path.is_file():
-        raise _DamageError(f"{META} is missing")
+        raise ValueError(f"{META} is missing")
     try:
         data = read_bytes(path)
         body = parse(path, data)
     except FileError as error:
-        raise _DamageError(f"{META} is not JSON, perhaps cut short: {error}") from error
+        raise ValueError(f"{META} is not JSON, perhaps cut short: {error}") from error
     if not isinstance(body, dict) or body.pop("checksum", None) is None or _render(body) != data:
-        raise _DamageError(f"{META} was altered: its checksum is not the one written")
+        raise ValueError(f"{META} was altered: its checksum is not the one written")
     version = body.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
         known = f"this program knows up to {FORMAT_VERSION}; use a newer qpensieve"
         raise CheckpointError(f"checkpoint {folder} has format version {version}, {known}")
     if version != FORMAT_VERSION:
-        raise _DamageError(f"its format version {version!r} is unknown")
+        raise ValueError(f"its format version {version!r} is unknown")
     # Its checksum can be right and the rest of it anything.
     kinds = {"step": int, "checksums": dict, "meta": dict}
     wrong = [name for name, kind in kinds.items() if not isinstance(body.get(name), kind)]
     if wrong or not isinstance(body["checksums"].get(ARRAYS), str):
-        raise _DamageError(f"{META} must say {(wrong or ['the checksum of ' + ARRAYS])[0]}")
+        raise ValueError(f"{META} must say {(wrong or ['the checksum of ' + ARRAYS])[0]}")
     return body
-
-
-def _read(
-    folder: Path, step: int, check: Callable[[Checkpoint], str | None] | None, expected: Expected | None
-) -> Checkpoint:
-    body = _read_meta(folder)
-    if body["step"] != step:
-        raise _DamageError(f"it was written for step {body['step']}")
-    if problem := find_damage(folder / ARRAYS, body["checksums"][ARRAYS]):
-        raise _DamageError(problem)
-    checkpoint = Checkpoint(step, {}, body["meta"], folder)
-    if check is not None and (problem := check(checkpoint)):
-        raise _DamageError(problem)
-    return replace(checkpoint, arrays=_read_arrays(folder, expected))
-
-
-def _read_arrays(folder: Path, expected: Expected | None) -> dict[str, np.ndarray]:
-    unfit: list[str] = []
-
-    def compare(found: Headers) -> None:
-        unfit.extend([] if expected is None else expected.problems(found))
-        if unfit:
-            raise ValueError(unfit[0])
-
-    try:
-        return read_npz(folder / ARRAYS, check=compare)
-    except ValueError as error:
-        if unfit:  # no damage: an earlier one would not fit either
-            what = f"{folder / ARRAYS} does not fit this program's state: "
-            raise CheckpointError(what + "; ".join(unfit)) from error
-        raise _DamageError(str(error)) from error
 
 
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:

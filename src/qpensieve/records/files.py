@@ -86,27 +86,7 @@ CHUNK = 1 << 20
 """Bytes read at a time when a file is checked."""
 
 
-class _Checksummed(io.RawIOBase):
-    """A file that computes the checksum of what is written. It cannot seek, so no byte changes afterwards."""
-
-    def __init__(self, file: io.BufferedWriter):
-        self._file, self._size, self._crc = file, 0, 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        size = memoryview(data).nbytes
-        self._crc, self._size = zlib.crc32(data, self._crc), self._size + size
-        self._file.write(data)
-        return size
-
-    @property
-    def checksum(self) -> str:
-        return _format_checksum(self._size, self._crc)
-
-
-def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
+def write_file(path: Path, write: Callable[[io.BufferedIOBase], object]) -> str:
     """Write `path` through `write`, whole or not at all; returns the checksum of what was written.
 
     A symbolic link of that name is replaced; what it points to is left alone. The folder must be there: one that was
@@ -116,16 +96,17 @@ def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
     with file_errors(path, temporary):
         temporary.unlink(missing_ok=True)  # one from before
         try:
-            with open(temporary, "xb") as file:  # a new file, never one that a link of that name points to
-                stream = _Checksummed(file)
-                write(stream)
+            with open(temporary, "xb+") as file:  # a new file, never one that a link of that name points to
+                write(file)
                 file.flush()
                 os.fsync(file.fileno())
+                file.seek(0)
+                checksum = checksum_of(file)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
-    return stream.checksum
+    return checksum
 
 
 def _temporary(path: Path) -> Path:
@@ -158,13 +139,8 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def write_small_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Write named arrays to `path`, compressed; returns its checksum.
-
-    The archive is put together in memory, so that equal arrays make the same bytes as a plain `np.savez_compressed`.
-    """
-    archive = io.BytesIO()
-    np.savez_compressed(archive, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
-    return write_file(path, lambda file: file.write(archive.getbuffer()))
+    """Write named arrays to `path`, compressed; returns its checksum. Equal arrays make equal bytes."""
+    return write_file(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))  # pyright: ignore[reportArgumentType]
 
 
 def sync_folder(folder: Path) -> None:
@@ -176,33 +152,24 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def checksum_of(data: bytes) -> str:
-    """Return the checksum of a file with these bytes."""
-    return _format_checksum(len(data), zlib.crc32(data))
+def checksum_of(file: io.BufferedIOBase) -> str:
+    """Return the checksum of what is left to read in a file."""
+    size = crc = 0
+    while data := file.read(CHUNK):
+        size, crc = size + len(data), zlib.crc32(data, crc)
+    return f"{size}-crc32-{crc:08x}"
 
 
 def find_damage(path: Path, checksum: str) -> str | None:
     """Say what is wrong with a file that was written with this checksum; None if nothing."""
     if not path.is_file():
         return f"{path.name} is missing"
-    size = path.stat().st_size
-    if str(size) != checksum.split("-")[0]:
-        return f"{path.name} has {size} bytes, but {checksum.split('-')[0]} were written"
-    if _format_checksum(size, _crc(path)) != checksum:
-        return f"{path.name} was altered: its checksum is not the one written"
-    return None
-
-
-def _format_checksum(size: int, crc: int) -> str:
-    return f"{size}-crc32-{crc:08x}"
-
-
-def _crc(path: Path) -> int:
-    crc, buffer = 0, memoryview(bytearray(CHUNK))
-    with open(path, "rb", buffering=0) as file:
-        while size := file.readinto(buffer):
-            crc = zlib.crc32(buffer[:size], crc)
-    return crc
+    size, written = path.stat().st_size, checksum.split("-")[0]
+    if str(size) != written:
+        return f"{path.name} has {size} bytes, but {written} were written"
+    with open(path, "rb") as file:
+        is_same = checksum_of(file) == checksum
+    return None if is_same else f"{path.name} was altered: its checksum is not the one written"
 
 
 LIMIT = 1 << 30

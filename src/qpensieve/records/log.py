@@ -86,7 +86,7 @@ def drop_unfinished_row(path: Path) -> None:
         cut_log(path, sys.maxsize)
 
 
-def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
+def _copy_rows(path: Path, step: int, out: io.BufferedIOBase) -> None:
     lines = path.read_bytes().splitlines()
     for number, line in enumerate(lines, start=1):
         try:

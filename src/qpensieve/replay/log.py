@@ -93,7 +93,7 @@ class ReplayLog:
         self._segments = [segment for segment in self._segments if segment["end"] > self._flushed - self._capacity]
         return [segment.copy() for segment in self._segments]
 
-    def _write_pending(self, file: io.RawIOBase) -> None:
+    def _write_pending(self, file: io.BufferedIOBase) -> None:
         """Write the blocks as one array [seed, rows, width], piece by piece: joining them doubles the memory."""
         shape = (self._num_seeds, self.written - self._flushed, self._width)
         header = {"descr": DTYPE.str, "fortran_order": False, "shape": shape}

@@ -54,7 +54,7 @@ class Checkpointer:
         """Write a checkpoint, with only the rows of the replay that are new since the last one."""
         self._write(self._log.flush() if self._log is not None and self._is_replay_kept else None, keep=2)
         if self._log is not None:
-            self._log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self._folder))
+            self._log.prune(meta["replay"] or [] for _, meta in checkpoint.kept_metas(self._folder))
 
     def save_whole(self) -> None:
         """Write a checkpoint with the whole replay into a new folder."""
@@ -168,7 +168,7 @@ REPLACED = (
 """Contents of a saved agent's folder that a save replaces: the earlier agent, and what commands measured of it."""
 _BELOW = {
     folder.REPLAY: r"rows_\d+_\d+\.npy",
-    folder.CHECKPOINTS: rf"step_\d+(\.old)?(/({re.escape(checkpoint.ARRAYS)}|{re.escape(checkpoint.META)}))?",
+    folder.CHECKPOINTS: rf"step_\d+(/({re.escape(checkpoint.ARRAYS)}|{re.escape(checkpoint.META)}))?",
 }
 """Folder of a saved agent -> what its files and folders are called."""
 _READY, _MANIFEST = f"{checkpoint.TEMPORARY}ready", "parts.json"

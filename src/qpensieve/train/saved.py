@@ -125,12 +125,7 @@ class SavedPolicies:
             except (ValueError, OSError, CheckpointError) as error:
                 if step not in checkpoint.kept_steps(self.source):  # else its checkpoint has them too
                     raise CheckpointError(f"cannot read the parameters in {kept[step]}: {error}") from error
-        saved = checkpoint.load_step(self.source, step)
-        if saved is None:
-            raise CheckpointError(
-                f"the checkpoint of step {step} of {self.source} is gone: a run that continues drops it"
-            )
-        return under(saved.arrays, prefix)
+        return under(checkpoint.load_step(self.source, step).arrays, prefix)
 
     @cached_property
     def _algorithm(self) -> Algorithm[object] | None:
