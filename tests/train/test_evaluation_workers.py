@@ -22,7 +22,6 @@ from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.records.log import MetricsLog
 from qpensieve.train import run as runs
 from qpensieve.train import trainer as trainers
-from qpensieve.train.evaluate import evaluate
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, spare_cores
@@ -56,15 +55,14 @@ def workers_of(job: EvaluationJob, num: int = 2) -> Iterator[EvaluationWorkers]:
 
 
 def expected(job: EvaluationJob, flat: np.ndarray, episodes: int = 2) -> np.ndarray:
-    act = AgentPredictor(job.acting, job.own, flat, 0).act_all
-    return evaluate(job.domain, job.seeds, act, PREFERENCES, episodes, job.max_steps)
+    return job.evaluate(flat, PREFERENCES, episodes)
 
 
 @pytest.mark.filterwarnings("ignore:.*did not end within")
 @pytest.mark.parametrize("own", [None, np.array([[0.3, 0.7], [0.6, 0.4]])], ids=["one agent", "own preferences"])
 def test_other_processes_play_the_same_numbers_time_and_again(own: np.ndarray | None):
     job = job_of("Hopper2d", own)
-    flat = some_parameters("Hopper2d", len(SEEDS) * job.agents_per_seed)
+    flat = some_parameters("Hopper2d", len(SEEDS) * (1 if own is None else len(own)))
     with workers_of(job) as workers:
         for shift in (0.0, 0.01):
             moved = flat + np.float32(shift)

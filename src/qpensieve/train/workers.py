@@ -7,6 +7,7 @@ import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
@@ -87,11 +88,10 @@ class _Workers(ABC):
             raise
 
 
-@dataclass(frozen=True)
-class CollectionTask:
-    """What a collection worker does.
+class RemoteCollector:
+    """Collects in a worker. Every answer holds the state of its lanes, pickled: it is needed at checkpoints only.
 
-    Attributes:
+    Args:
         domain: The domain of the lanes.
         seeds: Seed of each of its lanes.
         first_lane: Number of the first lane.
@@ -100,24 +100,13 @@ class CollectionTask:
         memory: Holds the parameters of all agents.
     """
 
-    domain: str
-    seeds: list[int]
-    first_lane: int
-    block: int
-    behaviour: Behaviour
-    memory: SharedMemory
-
-
-class RemoteCollector:
-    """Collects in a worker. Every answer holds the state of its lanes, pickled: it is needed at checkpoints only."""
-
-    def __init__(self, task: CollectionTask):
-        lanes = make_lanes(
-            task.domain, len(task.seeds), task.seeds, LaneOptions(num_threads=1, first_lane=task.first_lane)
-        )
-        self._collector, self._memory = Collector(lanes, task.seeds, task.block, task.behaviour), task.memory
-        first, num = (lane // task.behaviour.num_lanes for lane in (task.first_lane, len(task.seeds)))
-        self._agents = slice(first, first + num)
+    def __init__(  # noqa: PLR0913 (it cannot ask for more later)
+        self, domain: str, seeds: list[int], first_lane: int, block: int, behaviour: Behaviour, memory: SharedMemory
+    ):
+        lanes = make_lanes(domain, len(seeds), seeds, LaneOptions(num_threads=1, first_lane=first_lane))
+        self._collector, self._memory = Collector(lanes, seeds, block, behaviour), memory
+        first, end = (lane // behaviour.num_lanes for lane in (first_lane, first_lane + len(seeds)))
+        self._agents = slice(first, end)
 
     def start(self) -> bytes:
         """Begin the first episodes."""
@@ -162,13 +151,13 @@ class CollectionWorkers(_Workers, Collecting):
         edges = np.linspace(0, num_agents, min(num_workers, num_agents) + 1).astype(np.int64) * behaviour.num_lanes
         _Workers.__init__(self, edges.tolist())
         Collecting.__init__(self, seeds, known.spec.num_objectives, behaviour.sampler)
-        self._task = CollectionTask(known.id, seeds, 0, block, behaviour, SharedMemory())
+        self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
+        self._memory = SharedMemory()
         self._is_launching = False
         """Whether the workers have not yet said that they are at the end of the newest whole block."""
         self._states: list[bytes] | None = None
         """Each worker's lanes at the end of the newest whole block; None: before the first episodes."""
         self._begun: tuple[Parameters | None, int] | None = None
-        self._failure: EnvError | None = None
 
     def start(self) -> None:
         """Begin the first episodes; returns while the workers are still starting."""
@@ -184,14 +173,13 @@ class CollectionWorkers(_Workers, Collecting):
 
     def restore(self, state: State) -> None:
         """Continue from what `state` returned."""
-        task = self._task
-        lanes = make_lanes(task.domain, len(task.seeds), task.seeds, LaneOptions(num_threads=1))
+        lanes = make_lanes(self._domain, len(self._seeds), self._seeds, LaneOptions(num_threads=1))
         lanes.check_state(state)
         lanes.close()
         self._drop_begun()
         if self._is_launching:
             self._finish_launch()
-        self._failure, self._states = None, [pickle.dumps(part) for part in split_state(state, np.array(self._edges))]
+        self._states = [pickle.dumps(part) for part in split_state(state, np.array(self._edges))]
         self._launch()
         self._finish_launch()
 
@@ -200,17 +188,12 @@ class CollectionWorkers(_Workers, Collecting):
         return flat
 
     def begin(self, policy: Parameters | None, number: int) -> None:
-        """Begin a block that will be asked for next; a failure is raised when it is."""
-        try:
+        """Begin a block that will be asked for next; `collect` tries again where that fails."""
+        with suppress(EnvError):
             self._ask(policy, number)
-        except EnvError as error:
-            self._failure = error
 
     def collect(self, policy: Parameters | None, number: int) -> Collected:
         """Collect block `number`: K steps of every lane, with `policy`; None: random actions."""
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
         if self._begun is None or self._begun[0] is not policy or self._begun[1] != number:
             self._drop_begun()
             self._ask(policy, number)
@@ -234,9 +217,9 @@ class CollectionWorkers(_Workers, Collecting):
         self._is_launching = True
 
     def _start_worker(self, first: int, end: int) -> RemoteObject:
-        task = replace(self._task, seeds=self._task.seeds[first:end], first_lane=first)
-        title = f"{task.domain}: the process that steps lanes {first} to {end - 1}"
-        return RemoteObject(title, RemoteCollector, (task,), task.memory)
+        title = f"{self._domain}: the process that steps lanes {first} to {end - 1}"
+        given = (self._domain, self._seeds[first:end], first, self._block, self._behaviour, self._memory)
+        return RemoteObject(title, RemoteCollector, given, self._memory)
 
     def _finish_launch(self) -> None:
         """Wait until the workers are at the end of the newest whole block; try again if that failed before."""
@@ -249,7 +232,7 @@ class CollectionWorkers(_Workers, Collecting):
     def _ask(self, policy: Parameters | None, number: int) -> None:
         self._finish_launch()
         if policy is not None:
-            self._task.memory.floats(policy.shape)[:] = policy
+            self._memory.floats(policy.shape)[:] = policy
         self._send("collect", [(number, None if policy is None else policy.shape)] * self.num_workers)
         self._begun = (policy, number)
 
@@ -261,7 +244,7 @@ class CollectionWorkers(_Workers, Collecting):
 
 @dataclass(frozen=True, eq=False)
 class EvaluationJob:
-    """Policies, domain and step limit of evaluations.
+    """Evaluations of some seeds, here or in a worker.
 
     Attributes:
         domain: A built-in domain.
@@ -279,23 +262,12 @@ class EvaluationJob:
     max_steps: int
     num_threads: int = 1
 
-    @property
-    def agents_per_seed(self) -> int:
-        return 1 if self.own is None else len(self.own)
-
-
-class RemoteEvaluator:
-    """Evaluates some seeds of a job, whose parameters lie in shared memory, in a worker."""
-
-    def __init__(self, job: EvaluationJob, first: int, memory: SharedMemory, shape: tuple[int, int]):
-        flat = memory.floats(shape)[first * job.agents_per_seed : (first + len(job.seeds)) * job.agents_per_seed]
-        self._job, self._predictor = job, AgentPredictor(job.acting, job.own, flat, 0)
-
-    def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Return the returns of these seeds."""
-        job = self._job
-        given = (self._predictor.act_all, preferences, episodes, job.max_steps, job.num_threads)
-        return evaluate(job.domain, job.seeds, *given)
+    def evaluate(
+        self, flat: Parameters, preferences: Float64[np.ndarray, "p d"], episodes: int
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """Return the returns of the seeds, whose agents have these parameters."""
+        act = AgentPredictor(self.acting, self.own, flat, 0).act_all
+        return evaluate(self.domain, self.seeds, act, preferences, episodes, self.max_steps, self.num_threads)
 
 
 class EvaluationWorkers(_Workers):
@@ -308,11 +280,10 @@ class EvaluationWorkers(_Workers):
 
     def __init__(self, job: EvaluationJob, num_workers: int):
         super().__init__(np.linspace(0, len(job.seeds), num_workers + 1).astype(int).tolist())
-        self._job, self._memory = job, SharedMemory()
+        self._job = job
         self.step = 0
         """Environment step of the policies that are evaluated."""
-        self._asked: tuple[Float64[np.ndarray, "p d"], int] | None = None
-        self._shape = (0, 0)
+        self._asked: list[tuple[object, ...]] = []
 
     def begin(self, flat: Parameters, step: int, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
         """Begin an evaluation, once the result of the last one was taken; an error is raised by `result`.
@@ -323,13 +294,13 @@ class EvaluationWorkers(_Workers):
             preferences: What to play under.
             episodes: Episodes per preference.
         """
-        assert self._asked is None
-        self._asked, self._shape, self.step = (preferences, episodes), flat.shape, step
-        self._memory.floats(flat.shape)[:] = flat
+        assert not self._asked
+        of_seeds = np.split(flat.copy(), np.array(self._edges[1:-1]) * (len(flat) // len(self._job.seeds)))
+        self._asked, self.step = [(part, preferences, episodes) for part in of_seeds], step
         if any(worker.process.poll() is not None for worker in self.processes):
             self.close()
         with suppress(EnvError):
-            self._begin()
+            self._send("evaluate", self._asked)
 
     def is_ready(self) -> bool:
         """Return whether `result` would return, or raise, at once."""
@@ -338,17 +309,13 @@ class EvaluationWorkers(_Workers):
     def result(self) -> Float64[np.ndarray, "seed p e d"]:
         """Wait for the returns of the evaluation that was begun. If it raises, the next call plays again."""
         if self._workers is None:
-            self._begin()
+            self._send("evaluate", self._asked)
         returns = np.concatenate(self._receive())
-        self._asked = None
+        self._asked = []
         return returns
-
-    def _begin(self) -> None:
-        assert self._asked is not None
-        self._send("evaluate", [self._asked] * self.num_workers)
 
     def _start_worker(self, first: int, end: int) -> RemoteObject:
         job = replace(self._job, seeds=self._job.seeds[first:end])
         numbers = ", ".join(map(str, job.seeds))
         title = f"{job.domain}: the process that evaluates seed{'s' if len(job.seeds) > 1 else ''} {numbers}"
-        return RemoteObject(title, RemoteEvaluator, (job, first, self._memory, self._shape), self._memory)
+        return RemoteObject(title, copy, (job,))
