@@ -19,7 +19,7 @@ from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.learning.interface import Algorithm
 from qpensieve.machine import available_cores
 from qpensieve.methods import get_method, make_algorithm
-from qpensieve.train.collect import Collecting, Collector
+from qpensieve.train.collect import Collector
 from qpensieve.train.workers import CollectionWorkers
 from qpensieve.types import Behaviour, Parameters
 
@@ -93,7 +93,7 @@ def _one_thread(domain: str, seeds: list[int]) -> Lanes:
 
 def _collectors(
     domain: str, seeds: list[int], block: int, behaviour: Behaviour, workers: int
-) -> tuple[Collecting, Collecting]:
+) -> tuple[Collector, CollectionWorkers]:
     """In this process, and by worker processes."""
     one = Collector(_one_thread(domain, seeds), seeds, block, behaviour)
     many = CollectionWorkers(domain, seeds, block, behaviour, workers)
@@ -102,7 +102,7 @@ def _collectors(
     return one, many
 
 
-def _timer(collector: Collecting, flat: Parameters) -> Callable[[], float]:
+def _timer(collector: Collector | CollectionWorkers, flat: Parameters) -> Callable[[], float]:
     """Seconds of a block, with what a training loop does around it."""
     return lambda: seconds(lambda: collector.collect(collector.policy(flat), 0))
 

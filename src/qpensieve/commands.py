@@ -41,8 +41,7 @@ from qpensieve.report.results import read_run
 from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked, suggestions, whole
 from qpensieve.train import run as runs
 from qpensieve.train.calibrate import EPISODES, calibrate_run
-from qpensieve.train.critic_error import Draw, Sampling
-from qpensieve.train.critic_run import measure_run
+from qpensieve.train.critic_error import Draw, Sampling, measure_run
 from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError
 

@@ -114,13 +114,13 @@ class TestCollector:
 
 def test_past_preferences_are_those_of_earlier_episodes():
     episodes = Episodes([5, 9], 2, "uniform-sum")
-    numbers = np.array([0, 0, 1, 7, 7])
-    past = episodes.past(1, numbers, number=3, num=200)
+    numbers = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 7, 7]])
+    past = episodes.past(numbers, number=3, num=200)
     known = np.array([episodes.preference(1, episode) for episode in range(8)])
     expected = draw_preferences(generator(9, Purpose.PREFERENCE, 4), 1, 2, "uniform-sum")[0]
     np.testing.assert_allclose(known[4], expected, rtol=1e-6)
-    for row, number in zip(past, numbers.tolist(), strict=True):
+    for row, number in zip(past[1], numbers[1].tolist(), strict=True):
         allowed = known[: max(number, 1)]  # in the first episode there is only its own
         drawn = {tuple(lam) for lam in row.tolist()}
         assert drawn == {tuple(lam) for lam in allowed.tolist()}
-    np.testing.assert_array_equal(past, Episodes([5, 9], 2, "uniform-sum").past(1, numbers, number=3, num=200))
+    np.testing.assert_array_equal(past, Episodes([5, 9], 2, "uniform-sum").past(numbers, number=3, num=200))

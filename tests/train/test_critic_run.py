@@ -18,8 +18,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticRow
 from qpensieve.records.folder import CRITIC
 from qpensieve.train import run as runs
-from qpensieve.train.critic_error import CriticMeter, Sampling
-from qpensieve.train.critic_run import measure_run
+from qpensieve.train.critic_error import CriticMeter, Sampling, measure_run
 from qpensieve.train.run import Options
 
 FEW = Sampling(pairs=2, rollouts=2)
@@ -96,7 +95,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_measurement(folder: 
     def refuse(path: Path) -> None:
         raise UserFileError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("qpensieve.train.critic_run.check_can_write", refuse)
+    monkeypatch.setattr("qpensieve.train.critic_error.check_can_write", refuse)
     said: list[str] = []
     with pytest.raises(UserFileError, match=r"critic\.json"):
         measure_run(folder, sampling=FEW, say=said.append)

@@ -213,7 +213,8 @@ class TestRuns:
         complete(runs.resume(tmp_path / "run", QUIET, refuse))
         assert_same_run(tmp_path / "run", foreground)
 
-    def test_a_lost_process_stops_the_run_which_goes_on_from_the_evaluation(self, foreground: Path, tmp_path: Path):
+    @pytest.mark.parametrize("again", [False, True])
+    def test_a_lost_process_stops_the_run_which_goes_on(self, again: bool, foreground: Path, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         slowly(run)
         trainer = run.session
@@ -226,13 +227,19 @@ class TestRuns:
             ask(*given)
             workers.processes[0].process.kill()
 
+        def lost() -> Any:
+            raise EnvError("lost again")
+
         workers.begin = begun  # pyright: ignore[reportAttributeAccessIssue]
-        lost = (
-            r"^the environment failed in the evaluation at step 200: DST2d: the process that evaluates seeds 0, 1 "
-            r"was killed by SIGKILL.*; the run is saved as of step 200, continue with: qpensieve resume "
-        )
-        with pytest.raises(EnvFailedError, match=lost):
+        if again:
+            workers.result = lost  # pyright: ignore[reportAttributeAccessIssue]
+        why = "lost again" if again else "DST2d: the process that evaluates seeds 0, 1 was killed by SIGKILL"
+        saved = " as of step 200" if again else ""
+        with pytest.raises(
+            EnvFailedError, match=rf"^the environment failed in the evaluation at step 200: {why}.*saved{saved}, cont"
+        ):
             complete(run)
+        assert run.last_checkpoint_step == (200 if again else 400)
         complete(runs.resume(tmp_path / "run", QUIET, refuse))
         assert_same_run(tmp_path / "run", foreground)
 

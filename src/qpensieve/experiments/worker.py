@@ -23,8 +23,7 @@ from qpensieve.experiments.tasks import critic_steps
 from qpensieve.records.folder import CONFIG, FolderInUseError, lock
 from qpensieve.report.summary import write_summary
 from qpensieve.train import run as runs
-from qpensieve.train.critic_error import Sampling
-from qpensieve.train.critic_run import measure_run
+from qpensieve.train.critic_error import Sampling, measure_run
 from qpensieve.train.interrupts import termination
 
 SMALL_RUN = 10_000

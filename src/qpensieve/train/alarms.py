@@ -99,22 +99,18 @@ def of_training(limits: Limits, row: Mapping[str, Any], step: int = 0) -> list[A
     if "helper_entropy" in row:  # of the Q-Pensieve that helps a hybrid SAC
         entropy = np.minimum(entropy, np.asarray(row["helper_entropy"], np.float64))
     target = limits.aim.at(step)
-    least = (target - ENTROPY_SLACK) * limits.action_size
-    found = [Alarm("entropy", int(i), float(entropy[i]), least) for i in np.flatnonzero(entropy < least)]
-    of_bins = _of_bins((target - BIN_SLACK) * limits.action_size, row)
-    return found + of_bins + _of_values(limits, row, len(entropy))
-
-
-def _of_bins(least: float, row: Mapping[str, Any]) -> list[Alarm]:
-    """Return policies whose entropy in one of the bins of preferences has collapsed: the mean over all may hide it."""
+    found = _below("entropy", entropy, (target - ENTROPY_SLACK) * limits.action_size)
     bins = [np.asarray(values, np.float64) for name, values in row.items() if name.startswith(ENTROPY_BIN)]
-    if not bins:
-        return []
-    lowest = np.min(bins, axis=0)
-    return [Alarm("bin", int(i), float(lowest[i]), least) for i in np.flatnonzero(lowest < least)]
+    if bins:  # the mean over all may hide a collapse under some preferences
+        found += _below("bin", np.min(bins, axis=0), (target - BIN_SLACK) * limits.action_size)
+    return found + _of_values(limits, row)
 
 
-def _of_values(limits: Limits, row: Mapping[str, Any], num: int) -> list[Alarm]:
+def _below(sign: Sign, values: Float64[np.ndarray, " row"], least: float) -> list[Alarm]:
+    return [Alarm(sign, int(i), float(values[i]), least) for i in np.flatnonzero(values < least)]
+
+
+def _of_values(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
     """Bins whose mean value is beyond what their preferences allow; of each policy the worst."""
     bins = [name for name in row if name.startswith(BIN)]
     if limits.ceilings is None or len(limits.ceilings) != 2 or not bins or limits.action_size is None:
@@ -129,7 +125,7 @@ def _of_values(limits: Limits, row: Mapping[str, Any], num: int) -> list[Alarm]:
     worst = np.argmax(values - possible, axis=1)
     return [
         Alarm("value", i, float(values[i, worst[i]]), float(possible[i, worst[i]]))
-        for i in range(num)
+        for i in range(len(values))
         if values[i, worst[i]] > possible[i, worst[i]]
     ]
 
@@ -142,12 +138,6 @@ def of_utility(ut: Float64[np.ndarray, "t seed"]) -> list[Alarm]:
     limit = UTILITY_SHARE * best
     is_lost = (best > 0) & (ut[-1] < limit)  # of a negative best, half is more
     return [Alarm("utility", int(i), float(ut[-1, i]), float(limit[i])) for i in np.flatnonzero(is_lost)]
-
-
-def news(before: Sequence[Alarm], now: Sequence[Alarm]) -> list[Alarm]:
-    """Return the alarms whose sign was not there before."""
-    known = {(alarm.sign, alarm.row) for alarm in before}
-    return [alarm for alarm in now if (alarm.sign, alarm.row) not in known]
 
 
 class Watch:
@@ -177,13 +167,16 @@ class Watch:
     def training(self, step: int, row: Mapping[str, Any]) -> list[dict[str, object]]:
         """Entries for the log that a row of training metrics gives rise to."""
         before, self._now = self._now, of_training(self._limits, row, step)
-        return self._tell(step, news(before, self._now), self._agents)
+        return self._tell(step, before, self._now, self._agents)
 
     def evaluation(self, step: int, ut: Float64[np.ndarray, "t seed"]) -> list[dict[str, object]]:
         """Entries that the newest of all short evaluations so far gives rise to."""
-        return self._tell(step, news(of_utility(ut[:-1]), of_utility(ut)), self._seeds)
+        return self._tell(step, of_utility(ut[:-1]), of_utility(ut), self._seeds)
 
-    def _tell(self, step: int, new: list[Alarm], owners: list[str]) -> list[dict[str, object]]:
+    def _tell(self, step: int, before: list[Alarm], now: list[Alarm], owners: list[str]) -> list[dict[str, object]]:
+        """Return entries for the alarms whose sign was not there before, and show them."""
+        known = {(alarm.sign, alarm.row) for alarm in before}
+        new = [alarm for alarm in now if (alarm.sign, alarm.row) not in known]
         for alarm in new if step >= SHOWN_FROM else []:
             self._num_shown += 1
             if self._num_shown <= MOST_SHOWN:
@@ -197,15 +190,8 @@ def limits_of(config: RunConfig, spec: EnvSpec) -> Limits:
     known = find_domain(config.domain) if isinstance(config.domain, str) else None
     sac = getattr(config.agent, "sac", config.agent)
     is_soft = not config.method.is_population and spec.num_actions is None
-    ceilings = None if known is None else known.ceilings
+    aim, end = PAPER_AIM, getattr(sac, "target_entropy_end", None)
+    if end is not None:
+        aim = Aim(PAPER_AIM.start, end, config.random_steps, max(1, sac.anneal_updates // config.updates_per_step))
     discount = getattr(sac, "discount", Limits.discount)
-    return Limits(spec.action_size if is_soft else None, ceilings, discount, _aim_of(config, sac))
-
-
-def _aim_of(config: RunConfig, sac: Any) -> Aim:
-    """Return the target of the entropy by environment steps."""
-    end = getattr(sac, "target_entropy_end", None)
-    if end is None:
-        return PAPER_AIM
-    length = max(1, sac.anneal_updates // config.updates_per_step)
-    return Aim(PAPER_AIM.start, end, config.random_steps, length)
+    return Limits(spec.action_size if is_soft else None, known and known.ceilings, discount, aim)

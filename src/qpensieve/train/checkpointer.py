@@ -85,42 +85,39 @@ class Checkpointer:
         said: list[str] = []
         expected = Expected(headers_of(self._session.arrays()), GROWING, FREE)
         try:
-            saved = checkpoint.load_latest(self._folder, said.append, self._find_fault, expected)
+            check = lambda found: self._differs(found) or self._lost_replay(found)
+            saved = checkpoint.load_latest(self._folder, said.append, check, expected)
         except checkpoint.NoneWholeError as damage:
-            with suppress(checkpoint.NoneWholeError):
+            try:
                 saved = checkpoint.load_latest(self._folder, lambda _: None, self._differs, expected)
-                return None if saved is None else self._without_lost_replay(saved, warn, needs_replay)
-            raise damage from None
-        if saved is not None and self._log is not None and saved.meta["replay"] is None:
-            said.append(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
+            except checkpoint.NoneWholeError:
+                raise damage from None
+            if saved is None:
+                return None
+            said, lost = [], self._lost_replay(saved)
+            if needs_replay:
+                raise CheckpointError(
+                    f"{self._folder} cannot continue with the same numbers: its replay is lost ({lost}). Its policies "
+                    f"of step {saved.step:,} are whole: qpensieve evaluate, export-policy, watch and video take them, "
+                    "and qpensieve.load in Python, which can also learn on with a new replay. Or start a new run in "
+                    "another folder"
+                ) from damage
+            said.append(
+                f"{saved.path} is loaded without its replay ({lost}): its policies are whole; training would fill a "
+                "new replay first and continue with other numbers"
+            )
+            saved = replace(saved, meta=saved.meta | {"replay": None})
+        else:
+            if saved is not None and self._log is not None and saved.meta["replay"] is None:
+                kept = "has no replay (keep_replay is off): training continues, but with other numbers"
+                said.append(f"{saved.path} {kept}")
         for message in said:
             warn(message)
         return saved
 
-    def _without_lost_replay(self, saved: Checkpoint, warn: Callable[[str], None], needs_replay: bool) -> Checkpoint:
-        """Refuse a checkpoint whose replay is lost, or take it without its replay."""
-        if (lost := self._lost_replay(saved)) is None:
-            return saved
-        if needs_replay:
-            raise CheckpointError(
-                f"{self._folder} cannot continue with the same numbers: its replay is lost ({lost}). Its policies of "
-                f"step {saved.step:,} are whole: qpensieve evaluate, export-policy, watch and video take them, and "
-                "qpensieve.load in Python, which can also learn on with a new replay. Or start a new run in another "
-                "folder"
-            )
-        warn(
-            f"{saved.path} is loaded without its replay ({lost}): its policies are whole; training would fill a new "
-            "replay first and continue with other numbers"
-        )
-        return replace(saved, meta=saved.meta | {"replay": None})
-
     def _lost_replay(self, saved: Checkpoint) -> str | None:
         """Say what is wrong with the replay of a checkpoint; None if nothing."""
         return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
-
-    def _find_fault(self, saved: Checkpoint) -> str | None:
-        """Say what is wrong with a checkpoint or its replay; None if nothing. Raises if the configuration differs."""
-        return self._differs(saved) or self._lost_replay(saved)
 
     def _differs(self, saved: Checkpoint) -> str | None:
         """Say what is wrong with the `meta` of a checkpoint; None if nothing. Raises if the configuration differs."""

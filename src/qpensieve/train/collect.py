@@ -4,11 +4,9 @@ No generator here has a state that must be saved: noise is derived from (seed, b
 preferences from (seed, episode).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -36,13 +34,17 @@ class Episodes:
         stream = generator(self._seeds[lane], Purpose.PREFERENCE, episode)
         return draw_preferences(stream, 1, self._num_objectives, self._sampler)[0].astype(np.float32)
 
-    def past(
-        self, lane: int, episodes: Int64[np.ndarray, " K"], number: int, num: int
-    ) -> Float32[np.ndarray, "K num d"]:
-        """Return `num` preferences of earlier episodes for each step of a block; in the first episode its own."""
-        known = self._up_to(lane, int(episodes.max()) + 1)
-        draws = generator(self._seeds[lane], Purpose.PAST, number).random((len(episodes), num))
-        return known[np.floor(draws * episodes[:, None]).astype(np.int64)]
+    def past(self, episodes: Int64[np.ndarray, "lane K"], number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
+        """Return `num` preferences of random earlier episodes of its lane for each step of block `number`.
+
+        In the first episode they are its own.
+        """
+        found = np.zeros((*episodes.shape, num, self._num_objectives), np.float32)
+        for lane, of_steps in enumerate(episodes if num else ()):
+            known = self._up_to(lane, int(of_steps.max()) + 1)
+            draws = generator(self._seeds[lane], Purpose.PAST, number).random((len(of_steps), num))
+            found[lane] = known[np.floor(draws * of_steps[:, None]).astype(np.int64)]
+        return found
 
     def _up_to(self, lane: int, num: int) -> Float32[np.ndarray, "episodes d"]:
         known = self._known[lane]
@@ -76,54 +78,7 @@ class Collected:
         return cls(rows, lam, np.empty(steps, np.int64), np.empty(steps, bool))
 
 
-class Collecting(ABC):
-    """Collects the blocks of a training loop, in this process or in others.
-
-    Args:
-        seeds: Seed of each lane.
-        num_objectives: Numbers of a preference.
-        sampler: Distribution of the preferences that episodes act under.
-    """
-
-    def __init__(self, seeds: list[int], num_objectives: int, sampler: Sampler):
-        self.episodes = Episodes(seeds, num_objectives, sampler)
-
-    @abstractmethod
-    def start(self) -> None:
-        """Begin the first episodes."""
-
-    @abstractmethod
-    def state(self) -> State:
-        """Return the lanes as they were at the end of the newest whole block."""
-
-    @abstractmethod
-    def restore(self, state: State) -> None:
-        """Continue from what `state` returned."""
-
-    @abstractmethod
-    def policy(self, flat: Parameters) -> Any:
-        """Return the agents' policies, to collect with."""
-
-    def begin(self, policy: Any, number: int) -> None:
-        """Begin what `collect` will be asked for next, if there are processes to do it."""
-        del policy, number
-
-    @abstractmethod
-    def collect(self, policy: Any, number: int) -> Collected:
-        """Collect block `number`: K steps of every lane, with what `policy` returned; None: random actions."""
-
-    def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
-        """Return `num` preferences of random earlier episodes of its lane for each step of block `number`."""
-        if num == 0:
-            return np.zeros((*collected.episodes.shape, 0, collected.lam.shape[2]), np.float32)
-        return np.stack([self.episodes.past(lane, of, number, num) for lane, of in enumerate(collected.episodes)])
-
-    @abstractmethod
-    def close(self) -> None:
-        """End threads and processes."""
-
-
-class Collector(Collecting):
+class Collector:
     """Steps all lanes and packs what happened into blocks for the replay.
 
     Args:
@@ -134,7 +89,7 @@ class Collector(Collecting):
     """
 
     def __init__(self, lanes: Lanes, seeds: list[int], block: int, behaviour: Behaviour):
-        super().__init__(seeds, lanes.spec.num_objectives, behaviour.sampler)
+        self.episodes = Episodes(seeds, lanes.spec.num_objectives, behaviour.sampler)
         self.lanes, self._seeds, self._block = lanes, seeds, block
         self._acting, self._lanes_per_agent = behaviour.acting, behaviour.num_lanes
         self._layout = layout_of(lanes.spec, behaviour)
@@ -171,6 +126,9 @@ class Collector(Collecting):
         for lane in lanes:
             if self._is_drawn[lane]:
                 self._preferences[lane] = self.episodes.preference(lane, int(self.lanes.episodes[lane]))
+
+    def begin(self, policy: Explorer | None, number: int) -> None:
+        """Do nothing: worker processes begin what `collect` will be asked for next, this one has no time for it."""
 
     def policy(self, flat: Parameters) -> Explorer:
         """Return the agents' policies, to collect with."""

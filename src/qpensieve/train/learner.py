@@ -7,7 +7,7 @@ one agent per seed and preference, seed by seed.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -100,7 +100,7 @@ def make_learner(algorithm: Algorithm[object], layout: RowLayout, capacity: int,
     """
     learning = algorithm.learning
     if isinstance(learning, UniformLearning):
-        updates: _Updates = _UniformUpdates(algorithm, learning, layout, updates_per_step)
+        updates = _UniformUpdates(algorithm, learning, layout, updates_per_step)
     else:
         assert updates_per_step == 1
         updates = _PrioritizedUpdates(algorithm, learning, layout)
@@ -131,18 +131,10 @@ def _init(algorithm: Algorithm[object], layout: RowLayout, capacity: int, seeds:
     return TrainState(states, buffer, keys[:, 1], jnp.zeros(agents.shape, jnp.int32))
 
 
-class _Updates(Protocol):
-    """Writing blocks into the replay, and the updates of a block."""
-
-    def insert(self, state: TrainState, block: Block) -> TrainState: ...
-
-    def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        """Run all updates of every agent after a block; log their mean."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class _UniformUpdates:
+    """Writing blocks into a uniform replay, and the updates of a block."""
+
     algorithm: Algorithm[object]
     learning: UniformLearning[object]
     layout: RowLayout
@@ -194,6 +186,8 @@ class _UniformUpdates:
 
 @dataclass(frozen=True, eq=False)
 class _PrioritizedUpdates:
+    """The same with priorities."""
+
     algorithm: Algorithm[object]
     learning: PrioritizedLearning[object]
     layout: RowLayout

@@ -2,15 +2,16 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 
 from qpensieve import config as configs
-from qpensieve.callbacks import CallbackError, Evaluation, StopTraining, TensorBoard, WandB
+from qpensieve.callbacks import CallbackError, StopTraining, TensorBoard, WandB
 from qpensieve.callbacks.group import Callbacks, find_callbacks
 from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
@@ -129,9 +130,9 @@ class Run(TrainingLoop):
         Raises:
             CallbackError: A callback failed; the run is saved.
         """
-        is_heard = len(self.callbacks) > 0  # else nobody needs the history
+        told = self.folder if len(self.callbacks) > 0 else None  # else nobody needs the history
         try:
-            with self.callbacks.during(describe(self.session, self.goal, self.folder)) if is_heard else nullcontext():
+            with self.callbacks.during(describe(self.session, self.goal, told)):
                 self._train(hint)
         except CallbackError as error:
             if self.session.step > 0:
@@ -166,8 +167,20 @@ class Run(TrainingLoop):
                     progress.enter(EVALUATING)
                 self.evaluate_fully()
             progress.enter(DONE)
+        except EnvFailedError as error:
+            raise EnvFailedError(f"{error}; {self._save_after()}, continue with: {self.resume_command}") from error
         finally:
             progress.end()
+
+    def _save_after(self) -> str:
+        """Save the run after its environment has failed, unless that was before its first step; say what is saved."""
+        if self.session.step == 0:
+            return "nothing is learned yet"
+        try:
+            self.save()
+        except EnvFailedError:  # an evaluation that worker processes have begun is played again before it
+            return f"the run is saved as of step {self.last_checkpoint_step:,}"
+        return "the run is saved"
 
     def _workload(self, hint: str) -> Workload:
         """Say what else takes time: evaluations, by the number of their episodes."""
@@ -203,9 +216,7 @@ class Run(TrainingLoop):
 
     def advance(self) -> None:
         """Train for one block, and remember its rows: callbacks may fail, and the run is saved then."""
-        with self._saving_first():
-            rows = self.session.advance()
-        self.checkpointer.append(rows)
+        self.checkpointer.append(self.session.advance())
 
     def log(self, step: int, means: Infos) -> None:
         """Write a row of training metrics."""
@@ -249,17 +260,6 @@ class Run(TrainingLoop):
         if record is not None:
             save_record(self.folder / folder.SEARCH, record)
 
-    @contextmanager
-    def _saving_first(self) -> Iterator[None]:
-        """Save the run if the environment fails, unless that is before its first step."""
-        try:
-            yield
-        except EnvFailedError as error:
-            if self.session.step > 0:
-                self.save()
-            saved = "the run is saved" if self.session.step > 0 else "nothing is learned yet"
-            raise EnvFailedError(f"{error}; {saved}, continue with: {self.resume_command}") from error
-
     def _evaluate(self, can_wait: bool) -> None:
         """Make the short evaluation of this step: in worker processes if training continues and there are cores."""
         self._settle_log()
@@ -267,33 +267,22 @@ class Run(TrainingLoop):
         both = np.concatenate([table.short_preferences, table.curve_preferences])
         self._pending = self.session.begin_evaluation(both, episodes) if can_wait else None
         if self._pending is None:
-            with self._saving_first():
-                returns = self.session.evaluate(both, episodes)
-            self._tell(self.session.step, self.files.add_short(self.session.step, returns))
+            self._add_short(self.session.step, self.session.evaluate(both, episodes))
 
     def _finish_evaluation(self) -> None:
-        """Wait for the pending evaluation, if there is one, and add it to the table and the log.
-
-        Where its environment fails, a resumed run plays it again from the checkpoint of its step.
-        """
-        pending = self._pending
-        if pending is None:
+        """Wait for the pending evaluation, if there is one, and add it to the table and the log."""
+        if (pending := self._pending) is None:
             return
-        try:
-            with environment_errors(f"in the evaluation at step {pending.step}"):
-                returns = pending.result()
-        except EnvFailedError as error:
-            saved = f"the run is saved as of step {pending.step:,}"
-            raise EnvFailedError(f"{error}; {saved}, continue with: {self.resume_command}") from error
+        with environment_errors(f"in the evaluation at step {pending.step}"):
+            returns = pending.result()
         self._pending = None
-        self._tell(pending.step, self.files.add_short(pending.step, returns))
+        self._add_short(pending.step, returns)
 
     def evaluate_fully(self) -> None:
         """Run the full protocol at this step, and add it to the table and the log; at most once per step."""
         self._settle_log()
         preferences, episodes = self.files.table.full_preferences, self.config.full_eval_episodes
-        with self._saving_first():
-            played = self.files.add_full(self.session.step, lambda: self.session.evaluate(preferences, episodes))
+        played = self.files.add_full(self.session.step, lambda: self.session.evaluate(preferences, episodes))
         if played is not None:
             self.callbacks.evaluation(self.session.step, played)
 
@@ -303,8 +292,9 @@ class Run(TrainingLoop):
         self.session.drain()
         self.log_due()
 
-    def _tell(self, step: int, played: Evaluation) -> None:
-        """Show a short evaluation and tell callbacks."""
+    def _add_short(self, step: int, returns: Float64[np.ndarray, "seed p e d"]) -> None:
+        """Write a short evaluation, show it and tell callbacks."""
+        played = self.files.add_short(step, returns)
         ut, hv = played.summary.ut, played.summary.hv
         self._scored = {"UT(short)": f"{ut.mean():.4g}"} | ({} if hv is None else {"HV(short)": f"{hv.mean():.4g}"})
         self.callbacks.evaluation(step, played)

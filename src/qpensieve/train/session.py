@@ -1,21 +1,20 @@
 """The session: training in memory, of both kinds of trainers, for runs and agents."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Shaped
+from jaxtyping import Float, Float64, Shaped
 
 from qpensieve.config import RunConfig
 from qpensieve.errors import EnvError, ShownError
-from qpensieve.learning.acting import Served
 from qpensieve.learning.interface import PEAK
-from qpensieve.learning.predictor import Act
+from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.machine import available_cores
+from qpensieve.population.members import ArchivePredictor
 from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import Rows
@@ -99,39 +98,8 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
         raise DivergedError(f"{what} of {owner(int(np.argmin(is_finite)))} is no longer finite at step {step}")
 
 
-@runtime_checkable
-class Predictor(Protocol):
-    """The policies that a session had when the predictor was made; they act in plain NumPy."""
-
-    def player(
-        self, preferences: Float64[np.ndarray, "p d"], episodes: int, each: Callable[..., Iterable[Any]]
-    ) -> Callable[[slice], Act]:
-        """Return rows of the preferences -> how all seeds act in `episodes` lanes for each; `each` maps over seeds."""
-        ...
-
-    def act(
-        self,
-        seed: int,
-        obs: Float32[np.ndarray, "n obs"],
-        lam: Float32[np.ndarray, "n d"],
-        stream: np.random.Generator | None = None,
-    ) -> Float32[np.ndarray, "n act"]:
-        """Return actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
-        ...
-
-    def plain(self, seed: int) -> Served:
-        """Return the policies of one seed, for programs without this package."""
-        ...
-
-    def share(
-        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
-    ) -> Float64[np.ndarray, "seed p e d"]:
-        """Return the returns, with one mean for all rows that one policy of an archive answers."""
-        ...
-
-    def arrays(self) -> Arrays:
-        """Return the policies as named arrays, from which `saved.SavedPolicies` makes the predictor again."""
-        ...
+Predictor = AgentPredictor | ArchivePredictor
+"""The policies that a session had when the predictor was made; they act in plain NumPy."""
 
 
 class Session(ABC):

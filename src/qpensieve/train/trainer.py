@@ -25,7 +25,7 @@ from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.log import ReplayLog
 from qpensieve.replay.slots import Slots
-from qpensieve.train.collect import Collected, Collecting, Collector
+from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.evaluate import foreign_lanes
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner, spread
 from qpensieve.train.memory import check_memory
@@ -162,7 +162,7 @@ class Trainer(Session):
             return Block(rows)
         for chunk in _chunks(freed, self.capacity):
             self._state = self._learner.free(self._state, jnp.asarray(chunk))
-        past = self.collector.past(collected, self.block_number, learning.num_past)
+        past = self.collector.episodes.past(collected.episodes, self.block_number, learning.num_past)
         return Block(rows, jnp.asarray(slots), Hints(jnp.asarray(collected.lam), jnp.asarray(past)))
 
     def drain(self) -> None:
@@ -297,7 +297,7 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
         yield chunk
 
 
-def _make_collector(trainer: Trainer) -> Collecting:
+def _make_collector(trainer: Trainer) -> Collector | CollectionWorkers:
     """Make the collector: in this process, or in worker processes if cores are free."""
     config, seeds = trainer.config, trainer.lane_seeds
     behaviour = replace(trainer.algorithm.behaviour, random_correlation=config.random_correlation)

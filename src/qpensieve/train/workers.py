@@ -22,7 +22,7 @@ from qpensieve.envs.split_lanes import join_states, split_state
 from qpensieve.errors import EnvError
 from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.remote import RemoteObject, RemoteObjects, SharedMemory, can_be_sent
-from qpensieve.train.collect import Collected, Collecting, Collector
+from qpensieve.train.collect import Collected, Collector, Episodes
 from qpensieve.train.evaluate import evaluate
 from qpensieve.types import Acting, Behaviour, Parameters
 
@@ -51,8 +51,7 @@ class _Workers(ABC):
     @property
     def processes(self) -> list[RemoteObject]:
         """The worker processes."""
-        members = [] if self._workers is None else self._workers.members
-        return [member for member in members if isinstance(member, RemoteObject)]
+        return [] if self._workers is None else self._workers.members
 
     @abstractmethod
     def _start_worker(self, first: int, end: int) -> RemoteObject:
@@ -130,7 +129,7 @@ class RemoteCollector:
         self._collector.close()
 
 
-class CollectionWorkers(_Workers, Collecting):
+class CollectionWorkers(_Workers):
     """Collects like `Collector`, in worker processes.
 
     After a failure, new workers begin at the end of the newest whole block.
@@ -149,8 +148,8 @@ class CollectionWorkers(_Workers, Collecting):
         make_lanes(known.id, 1, 0).close()  # a missing package is reported here, not by a worker that dies
         num_agents = len(seeds) // behaviour.num_lanes
         edges = np.linspace(0, num_agents, min(num_workers, num_agents) + 1).astype(np.int64) * behaviour.num_lanes
-        _Workers.__init__(self, edges.tolist())
-        Collecting.__init__(self, seeds, known.spec.num_objectives, behaviour.sampler)
+        super().__init__(edges.tolist())
+        self.episodes = Episodes(seeds, known.spec.num_objectives, behaviour.sampler)
         self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
         self._memory = SharedMemory()
         self._is_launching = False
