@@ -94,33 +94,19 @@ class TestCallbacks:
         book: list[Any] = []
         group = Callbacks([Notes(book, "a "), Notes(book, "b ")])
         with group.during(TRAINING):
-            group.step(120)
-            group.metrics(100, ROW)
-            group.evaluation(120, EVALUATION)
+            group.tell("on_step", 120)
+            group.tell("on_metrics", 100, ROW)
+            group.tell("on_evaluation", 120, EVALUATION)
         hooks = [("start", 100), ("step", 120), ("metrics", 100), ("evaluation", 120), ("end", 120, "done")]
         assert book == [(f"{name} {hook}", *rest) for hook, *rest in hooks for name in "ab"]
-
-    def test_an_object_needs_no_more_than_one_method_and_no_base(self):
-        class Own:
-            seen = 0
-
-            def on_step(self, step: int) -> None:
-                self.seen = step
-
-        own, group = Own(), Callbacks(Own())
-        group = Callbacks((own,))
-        with group.during(TRAINING):
-            group.step(120)
-            group.metrics(100, ROW)
-        assert own.seen == 120
 
     def test_a_function_gets_rows_and_evaluations(self):
         seen: list[Any] = []
         group = Callbacks(lambda step, metrics: seen.append((step, next(iter(metrics)))))
         with group.during(TRAINING):
-            group.step(120)
-            group.metrics(100, ROW)
-            group.evaluation(120, EVALUATION)
+            group.tell("on_step", 120)
+            group.tell("on_metrics", 100, ROW)
+            group.tell("on_evaluation", 120, EVALUATION)
         assert seen == [(100, "train/loss"), (120, "eval/UT")]
         assert group.stopped_by is None
 
@@ -129,7 +115,7 @@ class TestCallbacks:
         book: list[Any] = []
         group = Callbacks([Notes(book, act=lambda hook: answer if hook == "step" else None), Notes(book, "b ")])
         with group.during(TRAINING):
-            group.step(120)
+            group.tell("on_step", 120)
         assert group.stopped_by == "Notes"
         assert ("b step", 120) in book
         assert book[-2:] == [("end", 120, "stopped"), ("b end", 120, "stopped")]
@@ -138,13 +124,13 @@ class TestCallbacks:
     def test_nothing_else_stops(self, answer: Any):
         group = Callbacks(lambda step, metrics: answer)
         with group.during(TRAINING):
-            group.metrics(100, ROW)
+            group.tell("on_metrics", 100, ROW)
         assert group.stopped_by is None
 
     def test_stop_training_stops_too_and_is_forgotten_at_the_next_start(self):
         group = Callbacks(Notes([], act=at("metrics", StopTraining())))
         with group.during(TRAINING):
-            group.metrics(100, ROW)
+            group.tell("on_metrics", 100, ROW)
         assert group.stopped_by == "Notes"
         with group.during(TRAINING):
             assert group.stopped_by is None
@@ -157,9 +143,9 @@ class TestCallbacks:
 
         def train() -> None:
             with group.during(TRAINING):
-                group.step(120)
-                group.metrics(120, ROW)
-                group.evaluation(120, EVALUATION)
+                group.tell("on_step", 120)
+                group.tell("on_metrics", 120, ROW)
+                group.tell("on_evaluation", 120, EVALUATION)
 
         place = rf"\({re.escape(__file__)}, line \d+, in act\)$"
         said = rf"the callback Notes failed in on_{hook} at step \d+: KeyError: 'eval/UT' {place}"
@@ -182,12 +168,6 @@ class TestCallbacks:
         with pytest.raises(error), group.during(TRAINING):
             raise error
         assert book[-1] == ("end", 100, end)
-
-    def test_who_was_not_started_is_told_nothing(self):
-        book: list[Any] = []
-        group = Callbacks(Notes(book))
-        group.evaluation(120, EVALUATION)
-        assert book == []
 
     @pytest.mark.parametrize(
         ("given", "complaint"),
@@ -235,8 +215,3 @@ def test_a_method_that_would_never_be_called_is_refused(slip: str, meant: str):
     one = type("Slip", (Callback,), {slip: lambda self, *_: False})()
     with pytest.raises(TypeError, match=f"the callback Slip has a method {slip}, .*; did you mean {meant}\\?$"):
         Callbacks([one])
-
-
-def test_methods_of_other_names_are_ones_own():
-    one = type("Own", (), {"on_step": lambda self, step: None, "on_the_way": lambda self: None, "steps": 3})()
-    assert len(Callbacks([one])) == 1

@@ -28,10 +28,10 @@ def train(callback: Any, start: int, *rows: int, evaluated: int | None = None, f
     group = Callbacks(callback)
     with group.during(replace(TRAINING, step=start, folder=folder)):
         for step in rows:
-            group.step(step)
-            group.metrics(step, ROW)
+            group.tell("on_step", step)
+            group.tell("on_metrics", step, ROW)
         if evaluated is not None:
-            group.evaluation(evaluated, EVALUATION)
+            group.tell("on_evaluation", evaluated, EVALUATION)
 
 
 @pytest.mark.usefixtures("made")

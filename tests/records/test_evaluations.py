@@ -34,13 +34,6 @@ def assert_equal(table: Evaluations, other: Evaluations) -> None:
         np.testing.assert_array_equal(array, getattr(other, name), err_msg=name)
 
 
-def test_an_empty_table_knows_its_seeds_and_objectives():
-    table = evaluations.empty(SEEDS, SHORT, np.empty((0, 2)), FULL)
-    assert (table.num_seeds, table.num_objectives) == (2, 2)
-    assert len(table.short_steps) == len(table.full_steps) == 0
-    assert table.reference is None
-
-
 def test_appending_leaves_the_given_table_alone_and_keeps_float64():
     table = small_table()
     longer = evaluations.append_full(table, 400, block(3, 4).astype(np.float32))
@@ -61,15 +54,6 @@ def test_cut_drops_what_came_after_the_step():
     np.testing.assert_array_equal(table.full_steps, [150])
     assert table.short_returns.shape[0] == table.curve_returns.shape[0] == 2
     assert table.full_returns.shape[0] == 1
-
-
-def test_a_cut_table_grows_back_to_the_same():
-    table = evaluations.cut(small_table(), 0)
-    for step in (100, 200, 300):
-        table = evaluations.append_short(table, step, block(2, 2, step), block(1, 3, step))
-    for step in (150, 300):
-        table = evaluations.append_full(table, step, block(3, 4, step))
-    assert_equal(table, small_table())
 
 
 @pytest.mark.parametrize(("step", "steps"), [(100, [100, 150, 300]), (200, [150, 200, 300]), (400, [150, 300, 400])])

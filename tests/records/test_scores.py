@@ -5,8 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from qpensieve import metrics, preferences
-from qpensieve.envs.deep_sea import FRONT
+from qpensieve import metrics
 from qpensieve.records.scores import SCORES, RunSummary, columns, scores, summarize
 
 SHORT = np.array([[1.0, 0.0], [0.5, 0.5]])
@@ -47,12 +46,6 @@ def test_without_a_reference_there_is_no_hypervolume():
     assert summarize(np.ones((2, 2, 2, 2)), SHORT, None).hv is None
 
 
-def test_a_front_that_reaches_nothing_above_the_reference_has_no_volume():
-    summary = summarize(np.full((2, 2, 1, 2), -60.0), SHORT, REFERENCE)
-    assert summary.hv is not None
-    np.testing.assert_array_equal(summary.hv, [0, 0])
-
-
 def test_equal_rows_are_one_point_of_the_front():
     np.testing.assert_array_equal(summarize(np.ones((1, 3, 2, 2)), FULL).front_size, [1])
 
@@ -60,14 +53,6 @@ def test_equal_rows_are_one_point_of_the_front():
 def test_nothing_cannot_be_summarized():
     with pytest.raises(ValueError, match=r"shape \(2, 2, 0, 2\): there is nothing to summarize"):
         summarize(np.zeros((2, 2, 0, 2)), SHORT)
-
-
-def test_the_exact_front_scores_its_ceilings():
-    lam = preferences.test_table(2)
-    front = FRONT.points
-    returns = front[np.argmax(lam @ front.T, axis=1)][None, :, None]
-    ceilings = FRONT.ceilings(lam, REFERENCE)
-    assert summarize(returns, lam, REFERENCE).ut[0] == pytest.approx(ceilings.utility)
 
 
 def test_the_log_has_every_score_in_the_order_of_the_fields_and_no_hypervolume_without_a_reference():

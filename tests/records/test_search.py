@@ -144,16 +144,6 @@ class TestAppending:
         assert record.generation.tolist() == [0, 1]
         assert record.fitness_steps.tolist() == [10, 14]
 
-    def test_keeps_what_a_generation_started_from_apart_from_what_was_predicted(self):
-        rows = np.arange(12.0).reshape(2, 3, 2)
-        record = search.empty(REFERENCE, 2, 3)
-        for shift in (0, 1):
-            record = search.append_generation(record, rows + shift, rows * 10, np.array([0.5, 0.25 * shift]))
-        np.testing.assert_array_equal(record.starts, [rows, rows + 1])
-        np.testing.assert_array_equal(record.predicted, [rows * 10, rows * 10])
-        np.testing.assert_array_equal(record.bounds_share, [[0.5, 0.0], [0.5, 0.25]])
-        assert len(record.objs) == 0
-
 
 def test_the_summary_tells_lengths_and_how_the_archive_grew():
     content = results.summarize_search(make_record())

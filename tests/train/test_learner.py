@@ -231,11 +231,6 @@ def test_the_host_policy_clips_the_standard_deviation_as_the_actor_does():
     assert set(log_std.ravel().tolist()) <= {-20.0, 2.0}
 
 
-def test_the_flat_actors_of_a_block_are_those_of_its_end():
-    state, flat, _ = _trained(SEEDS)
-    np.testing.assert_array_equal(flat, _learner().flat_actors(state))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.make])
 def test_first_parameters_do_not_depend_on_how_far_their_program_is_optimised(name: str):

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve import Agent, cli
+from qpensieve import Agent
 from qpensieve.callbacks import Callback, CallbackError, Evaluation, Metrics, StopTraining, Training
 from qpensieve.config import RunConfig, default_config, override
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Stopped
 from tests.callbacks import loggers
 from tests.callbacks.loggers import shown
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, rows, words
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, rows
 
 OFF_POLICY: dict[str, Any] = {
     **{name: TINY[name] for name in ("block", "random_steps", "log_period", "batch_size")},
@@ -114,19 +114,6 @@ class TestLearn:
         json.dumps(started.settings)
         plain.close()
         heard.close()
-
-    def test_rows_are_those_of_a_runs_log(self, tmp_path: Path):
-        agent, witness = small(), Witness()
-        agent.learn(200, callback=witness)
-        same = METHODS["qpensieve"] | {"seeds": 2, "eval_period": 200, "parameters_period": 200}
-        chosen = override(default_config("DST2d", "qpensieve", "quick"), same)
-        complete(runs.start(tmp_path / "run", chosen, Options(quiet=True, final_evaluation=False)))
-        logged = [json.loads(line) for line in rows(tmp_path / "run")]
-        trained = {row["step"]: row for row in logged if row["event"] == "train"}
-        assert trained.keys() == witness.metrics.keys() == {120, 160, 200}
-        for step, metrics in witness.metrics.items():
-            for name, values in metrics.per_seed.items():
-                np.testing.assert_array_equal(values, trained[step][name.removeprefix("train/")])
 
     @pytest.mark.parametrize("how", ["return", "raise"])
     def test_stopped_is_as_if_it_had_learned_less_and_goes_on(self, how: str, tmp_path: Path):
@@ -296,16 +283,6 @@ class TestRun:
         complete(runs.resume(path, self.options(), warn=lambda message: None, start_over=True))
         assert self.steps(path)["eval/UT"] == [200, 400]
         assert [run.id for run in self.wandb] == ["id0", "id1"]
-
-    def test_the_command_says_whose_error_it_was(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        own = ["--callback", "tests.train.test_loop:fail_at_240", "--quiet"]
-        settings = {**TINY, "steps": 400, "checkpoint_seconds": NEVER}
-        with pytest.raises(SystemExit) as end:
-            cli.main(["train", "DST2d", *words(settings), "--out", str(tmp_path), "--name", "run", *own])
-        assert end.value.code == 1
-        said = capsys.readouterr().err
-        assert "qpensieve: the callback fail_at_240 failed in on_metrics at step 260: KeyError: 'mine'" in said
-        assert "Traceback" not in said
 
 
 def stop_at_240(step: int, metrics: Metrics) -> bool:

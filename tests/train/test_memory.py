@@ -13,7 +13,7 @@ from qpensieve.config import RunConfig, default_config, override
 from qpensieve.methods import make_algorithm
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import make_learner
-from qpensieve.train.memory import ENVIRONMENT_BYTES, MANY_AGENTS, check_memory, check_population
+from qpensieve.train.memory import ENVIRONMENT_BYTES, check_memory, check_population
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.trainer import Trainer
 
@@ -65,14 +65,6 @@ def test_foreign_environments_take_memory_of_the_host(monkeypatch: pytest.Monkey
     monkeypatch.setattr(machine, "memory", lambda: 242 * ENVIRONMENT_BYTES + 1000)
     with pytest.raises(MemoryError, match=r"this machine with 242 environments has 0\.0 GiB: not even one seed can"):
         Trainer(config)
-
-
-def test_networks_of_few_agents_are_not_looked_at(monkeypatch: pytest.MonkeyPatch):
-    config = small("mosac", 1)
-    spec = configs.spec_of(config)
-    algorithm = make_algorithm(config.algo, config.agent, spec)
-    monkeypatch.setattr(jax, "eval_shape", lambda *_: pytest.fail("it takes a moment"))
-    check_memory(algorithm, layout_of(spec, algorithm.behaviour), 800, MANY_AGENTS - 1)
 
 
 @pytest.mark.parametrize("algo", ["pgmorl", "pfa"])

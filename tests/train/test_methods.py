@@ -1,7 +1,7 @@
 """Every method through the one loop: stopped and resumed it ends the same; learned, saved, loaded, asked to act."""
 
 import signal
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,9 @@ from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
-from qpensieve.train.evaluate import protocols
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, final_arrays
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete
 
 QUIET = Options(quiet=True)
 ROOMS = "tests.envs.foreign:Corridor"
@@ -101,20 +100,6 @@ def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: str, step:
     assert resumed.session.step == step
     complete(resumed)
     assert_same_run(tmp_path / "run", whole(algo))
-
-
-@pytest.mark.parametrize("algo", FEW)
-def test_a_run_without_its_replay_refills_it_and_goes_on(algo: str, tmp_path: Path):
-    run = runs.start(tmp_path / "run", tiny(algo, keep_replay="off", steps=400), QUIET)
-    for _ in range(15):
-        run.session.advance()
-    run.save()
-    run.close()
-    said: list[str] = []
-    resumed = runs.resume(tmp_path / "run", QUIET, said.append)
-    assert "but with other numbers" in said[0]
-    complete(resumed)
-    assert resumed.session.step == 400
 
 
 @pytest.mark.parametrize("algo", SOME)
@@ -276,27 +261,3 @@ class TestConfig:
             ValueError, match="preferences must be given for Hopper2d: the paper's figure has them for DST2d"
         ):
             check(default_config("Hopper2d", "hybrid-sac"))
-
-
-class TestProtocols:
-    def test_own_preferences_are_what_is_evaluated(self):
-        own = protocols(2, sac_preferences())
-        assert own.short is own.full
-        np.testing.assert_allclose(own.curve, [(0.1, 0.9), (0.5, 0.5), (0.9, 0.1)])
-        few = sac_preferences()[:2]
-        assert protocols(2, few).curve is few
-
-
-@pytest.mark.slow
-def test_envelope_trained_longer_keeps_a_schedule_that_was_given(tmp_path: Path):
-    """So it equals a run of the new length with that schedule, but for the full evaluation at the old end."""
-    config = override(tiny("envelope", steps=300, replay_capacity=300), {"anneal_steps": 240})
-    complete(runs.start(tmp_path / "longer", config, QUIET))
-    complete(runs.resume(tmp_path / "longer", QUIET, lambda message: pytest.fail(message), steps=440))
-    complete(runs.start(tmp_path / "whole", replace(config, steps=440), QUIET))
-    ours, theirs = final_arrays(tmp_path / "longer"), final_arrays(tmp_path / "whole")
-    assert ours.keys() == theirs.keys()
-    assert [name for name, value in ours.items() if value.tobytes() != theirs[name].tobytes()] == []
-    tables_ = [evaluations.load(tmp_path / name / EVALUATIONS) for name in ("longer", "whole")]
-    assert [table.full_steps.tolist() for table in tables_] == [[300, 440], [440]]
-    np.testing.assert_array_equal(tables_[0].full_returns[-1], tables_[1].full_returns[-1])

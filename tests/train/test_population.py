@@ -1,6 +1,5 @@
 """PGMORL and PFA through a whole run: what belongs to a member, what the budget buys, what a resumed run ends as."""
 
-import json
 import shutil
 import signal
 from pathlib import Path
@@ -12,11 +11,12 @@ import pytest
 
 from qpensieve import cli
 from qpensieve.config import RunConfig, check, default_config, override
+from qpensieve.config import RunConfig, override
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.population import pgmorl, ppo
 from qpensieve.population.members import KeptPolicy, Member
-from qpensieve.population.pgmorl import OWN, PAPER, PgmorlConfig, Tasks, iteration_steps
+from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks, iteration_steps
 from qpensieve.preferences import das_dennis
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
@@ -165,22 +165,6 @@ class TestRun:
         assert counted["training"] == 3 * 96 == trainer.step
         assert counted["fitness"] == trainer.search_record().fitness_steps.sum()
 
-    @pytest.mark.parametrize("algo", METHODS)
-    def test_folder_holds_what_people_open(self, algo: str, whole: Any):
-        folder = whole(algo)
-        table = evaluations.load(folder / EVALUATIONS)
-        assert table.full_returns.shape == (1, 2, 100, 10, 2)
-        assert table.short_steps.tolist() == [384, 672, 960, 1056]  # the first iteration at or after each 300
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        train = [row for row in rows if row["event"] == "train"]
-        assert len(train) == 11 or len(train) == 1
-        assert {"policy_loss", "value_loss", "kl", "archive_hv", "archive_size"} <= set(train[-1])
-        assert len(train[-1]["archive_hv"]) == 2
-        assert sorted(path.name for path in (folder / "parameters").iterdir()) == [
-            "step_000000576.npz",
-            "step_000001056.npz",
-        ]
-
     def test_a_seed_does_not_depend_on_the_others(self, monkeypatch: pytest.MonkeyPatch):
         """One compiled program: seed 4 is the second in both trainers, the first differs."""
         one = trained(tiny(first_seed=3), 7)
@@ -195,18 +179,6 @@ class TestRun:
 
 
 class TestMembers:
-    def test_a_copied_member_trains_bit_for_bit_like_the_original(self):
-        """Same place, same resets: lost Adam moments, statistics or episodes would show."""
-        trainer = trained(tiny(seeds=1), 4)
-        copy = PopulationTrainer(tiny(seeds=1))
-        copy.restore(trainer.arrays())
-        for one in (trainer, copy):
-            one.advance()
-            one.advance()
-        ours, theirs = (jax.tree.leaves(one._members()) for one in (trainer, copy))
-        for a, b in zip(ours, theirs, strict=True):
-            assert a.tobytes() == b.tobytes()
-
     @pytest.mark.parametrize("lost", ["optimizer", "moments", "nothing"])
     def test_the_original_and_a_sample_of_it_go_on_alike_only_when_all_of_it_is_copied(self, lost: str):
         """The sample of task 1 takes the place of task 1, which changes nothing; one that lost a part does."""
@@ -290,16 +262,6 @@ class TestFitness:
         np.testing.assert_array_equal(again[0], trainer._objs)
         np.testing.assert_array_equal(again[0], again[1])
         assert (again[2] != again[0]).any()  # every iteration has starts of its own
-
-    def test_each_preference_is_served_by_the_best_of_the_archive(self):
-        trainer = trained(tiny(), 11)
-        preferences = das_dennis(2, 10)
-        returns = trainer.evaluate(preferences, 2)
-        for seed in range(2):
-            objs = trainer.policies_of(seed).objs
-            expected = objs[(preferences @ objs.T).argmax(axis=1)]
-            np.testing.assert_allclose(returns[seed, :, 0], expected, atol=1e-6)  # DST2d has no chance in it
-            np.testing.assert_allclose(returns[seed, :, 1], expected, atol=1e-6)
 
     def test_a_policy_that_answers_many_preferences_is_one_point_of_the_front(self):
         """Where starts are random its rows differed by chance, and every row counted as a policy of its own."""
@@ -396,10 +358,6 @@ class TestPfa:
         for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(trainer._members()), strict=True):
             np.testing.assert_array_equal(a, b)
 
-    def test_all_warm_up_it_is_pgmorl(self):
-        ours, theirs = trained(tiny("pfa", steps=400, seeds=1), 4), trained(tiny("pgmorl", steps=400, seeds=1), 4)
-        np.testing.assert_array_equal(ours.record.objs, theirs.record.objs)
-
     def test_refuses_three_objectives(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
         with pytest.raises(SystemExit):
             cli.main(["train", "Hopper3d", "--algo", "pfa", "--preset", "quick", "--out", str(tmp_path)])
@@ -419,22 +377,6 @@ def test_three_to_five_objectives_evolve(domain: str):
 
 
 class TestConfig:
-    def test_the_papers_table(self):
-        for domain, (steps, warmup, generation, buffers, sparsity, _) in PAPER.items():
-            assert domain in DOMAINS
-            config = default_config(domain, "pgmorl")
-            check(config)
-            values = flat(config.agent)
-            assert (config.steps, values["warmup_iterations"], values["generation_iterations"]) == (
-                steps,
-                warmup,
-                generation,
-            )
-            assert (values["num_buffers"], values["sparsity_weight"]) == (buffers, sparsity)
-            assert (values["buffer_size"], values["num_candidates"]) == (2, 7)
-            assert sparsity > 0  # gaps count against; the paper prints it negative for a criterion that adds it
-        assert len(PAPER) == 10
-
     @pytest.mark.parametrize(
         ("domain", "shared", "per_task"),
         [

@@ -385,15 +385,6 @@ class TestNothingIsLost:
             runs.evaluate(half, lambda _: None)
         assert contents(half) == before
 
-    def test_an_evaluation_after_half_a_row_leaves_a_whole_log(self, half: Path, whole: Path):
-        log = (half / "metrics.jsonl").read_bytes()
-        (half / "metrics.jsonl").write_bytes(log + b'{"event": "evaluation", "ste')
-        runs.evaluate(half, lambda _: None)
-        assert (half / "metrics.jsonl").read_bytes().startswith(log)
-        assert json.loads(rows(half)[-1])["event"] == "full evaluation"
-        complete(runs.resume(half, QUIET, refuse))
-        assert final_arrays(half).keys() == final_arrays(whole).keys()
-
     def test_reading_a_damaged_run_changes_nothing(self, whole: Path, tmp_path: Path):
         folder = shutil.copytree(whole, tmp_path / "run")
         hurt(folder / "checkpoints" / "step_000000600" / "arrays.npz", "cut")
@@ -443,11 +434,6 @@ class TestStarted:
             runs.start(tmp_path, tiny(), QUIET)
         assert contents(tmp_path) == {part: b"old"}
 
-    def test_takes_a_folder_that_holds_nothing_of_a_run(self, tmp_path: Path):
-        (tmp_path / "slurm.log").write_text("mine")
-        runs.start(tmp_path, tiny(), QUIET).close()
-        assert contents(tmp_path).keys() == {"slurm.log", "config.json", "environment.json"}
-
     @pytest.mark.parametrize("path", ["file", "file/run", "file/runs/run"])
     def test_a_file_in_the_way_is_named(self, path: str, tmp_path: Path):
         (tmp_path / "file").write_text("mine")
@@ -470,12 +456,6 @@ class TestStarted:
         monkeypatch.setattr(f"qpensieve.train.{owner}", no_space)
         with pytest.raises(OSError, match="No space left"):
             runs.start(tmp_path / "runs" / "run", tiny(), QUIET)
-        assert list(tmp_path.iterdir()) == []
-
-    def test_without_tensorboard_it_does_not_start_with_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setitem(sys.modules, "tensorboardX", None)
-        with pytest.raises(ImportError, match=r"pip install 'qpensieve\[tensorboard\]'"):
-            runs.start(tmp_path / "run", tiny(), Options(quiet=True, tensorboard=True))
         assert list(tmp_path.iterdir()) == []
 
     def test_a_reader_finds_the_names_that_a_foreign_environment_gives_its_objectives(self, tmp_path: Path):

@@ -144,14 +144,6 @@ class TestRestored:
             assert trainer.arrays()["state.num_updates"].tolist() == [60 + max(0, step - 260)] * 2
         assert_same_state(other, original)
 
-    def test_what_it_gives_to_save_is_not_changed_by_going_on(self):
-        trainer = Trainer(tiny())
-        advance_to(trainer, 160)
-        arrays = trainer.arrays()
-        before = {name: value.copy() for name, value in arrays.items()}
-        advance_to(trainer, 240)
-        assert_same(arrays, before)
-
     def test_refuses_a_replay_that_is_not_of_that_moment(self):
         trainer = Trainer(tiny())
         advance_to(trainer, 60)
@@ -184,14 +176,6 @@ class TestExtended:
         with pytest.raises(ValueError, match=r"steps must be a multiple of block \(20\), got 630"):
             trainer.plan(630)
         assert trainer.config == tiny()
-
-
-def test_the_replay_keeps_the_newest_rows_in_order():
-    trainer = Trainer(tiny())
-    blocks = [trainer.advance() for _ in range(TINY["steps"] // BLOCK)]
-    rows, first = trainer.replay_rows()
-    assert first == TINY["steps"] - TINY["replay_capacity"]
-    np.testing.assert_array_equal(rows, np.concatenate(blocks, axis=1)[:, first:])
 
 
 def test_a_log_is_the_mean_over_its_blocks_and_empty_before_learning():

@@ -4,7 +4,8 @@ import difflib
 import importlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from operator import attrgetter
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -12,15 +13,10 @@ from qpensieve.callbacks.protocol import CallbackError, End, Evaluation, Metrics
 from qpensieve.errors import UserError
 from qpensieve.importing import place_of, working_folder
 
-HOOKS = ("on_start", "on_step", "on_metrics", "on_evaluation", "on_end")
-
-
-@dataclass(frozen=True, eq=False)
-class _Listener:
-    """One callback: its name for people, and its methods by name."""
-
-    name: str
-    hooks: dict[str, Callable[..., object]]
+Hook = Literal["on_start", "on_step", "on_metrics", "on_evaluation", "on_end"]
+HOOKS: tuple[Hook, ...] = get_args(Hook)
+Listener = tuple[str, dict[Hook, Callable[..., object]]]
+"""One callback: its name for people, and its methods by name."""
 
 
 class Callbacks:
@@ -36,7 +32,7 @@ class Callbacks:
     def __init__(self, given: object = None):
         several = given if isinstance(given, list | tuple) else [] if given is None else [given]
         self._listeners = [_listener(one) for one in several]
-        self._told: list[_Listener] = []
+        self._told: list[Listener] = []
         """Callbacks whose training has begun and not yet ended."""
         self._step = 0
         self.stopped_by: str | None = None
@@ -63,37 +59,24 @@ class Callbacks:
         if failures:
             raise failures[0]
 
-    def step(self, step: int) -> None:
-        """A block is done."""
-        self._step = step
-        self._tell("on_step", step)
-
-    def metrics(self, step: int, metrics: Metrics) -> None:
-        """There is a row of training metrics."""
-        self._tell("on_metrics", step, metrics)
-
-    def evaluation(self, step: int, evaluation: Evaluation) -> None:
-        """The policies were evaluated."""
-        self._tell("on_evaluation", step, evaluation)
-
-    def _tell(self, hook: str, *arguments: object) -> None:
+    def tell(self, hook: Hook, step: int, *what: Metrics | Evaluation) -> None:
+        """Call a method of all: a block is done, there is a row of training metrics, or the policies were evaluated."""
+        self._step = step if hook == "on_step" else self._step
         for listener in self._told:
-            self._call(listener, hook, *arguments)
+            self._call(listener, hook, step, *what)
 
-    def _call(self, listener: _Listener, hook: str, *arguments: object) -> None:
-        method = listener.hooks.get(hook)
-        if method is None:
-            return
+    def _call(self, listener: Listener, hook: Hook, *arguments: object) -> None:
+        name, hooks = listener
         try:
-            answer = method(*arguments)
+            answer = hooks[hook](*arguments) if hook in hooks else None
         except StopTraining:
             answer = False
         except Exception as error:
-            where = f"the callback {listener.name} failed in {hook} at step {self._step}"
+            where = f"the callback {name} failed in {hook} at step {self._step}"
             reason = f"{type(error).__name__}: {error}".rstrip(": ")
             raise CallbackError(f"{where}: {reason}{place_of(error)}") from error
         if isinstance(answer, bool | np.bool_) and not answer:
-            self.stopped_by = self.stopped_by or listener.name
+            self.stopped_by = self.stopped_by or name
 
     def _end(self, end: End) -> list[CallbackError]:
         """Call all at the end, also if some fail; return their errors."""
@@ -107,28 +90,22 @@ class Callbacks:
         return failures
 
 
-def _listener(one: object) -> _Listener:
+def _listener(one: object) -> Listener:
     if isinstance(one, type):
         raise TypeError(f"callback must be an object, got the class {one.__name__}: write {one.__name__}(...)")
     name = getattr(one, "__qualname__", type(one).__qualname__)
-    hooks = {hook: getattr(one, hook) for hook in HOOKS if callable(getattr(one, hook, None))}
-    _check_spelling(one, name)
-    if hooks:
-        return _Listener(name, hooks)
-    if callable(one):
-        on_evaluation = lambda step, evaluation: one(step, evaluation.metrics)
-        return _Listener(name, {"on_metrics": one, "on_evaluation": on_evaluation})
-    raise TypeError(
-        f"callback must be a function (step, metrics) or an object with a method {', '.join(HOOKS)}, got {one!r}"
-    )
-
-
-def _check_spelling(one: object, name: str) -> None:
-    """Refuse a method whose name is nearly that of a hook: it would never be called."""
-    for own in dir(one):
-        near = difflib.get_close_matches(own, HOOKS, n=1, cutoff=0.75) if own.startswith("on_") else []
-        if near and own not in HOOKS:
+    hooks: dict[Hook, Callable[..., object]] = {}
+    for own in filter(lambda own: own.startswith("on_"), dir(one)):
+        if own in HOOKS:
+            hooks |= {own: getattr(one, own)} if callable(getattr(one, own)) else {}
+        elif near := difflib.get_close_matches(own, HOOKS, n=1, cutoff=0.75):
             raise TypeError(f"the callback {name} has a method {own}, which is never called; did you mean {near[0]}?")
+    if not hooks and callable(one):
+        hooks = {"on_metrics": one, "on_evaluation": lambda step, evaluation: one(step, evaluation.metrics)}
+    if not hooks:
+        methods = f"an object with a method {', '.join(HOOKS)}"
+        raise TypeError(f"callback must be a function (step, metrics) or {methods}, got {one!r}")
+    return name, hooks
 
 
 def find_callbacks(names: Iterable[str]) -> list[object]:
@@ -137,22 +114,19 @@ def find_callbacks(names: Iterable[str]) -> list[object]:
     Raises:
         ValueError: There is no such module or name, or it is no callback; says which.
     """
-    return [_find(name) for name in names]
+    return [_find(*name.partition(":")) for name in names]
 
 
-def _find(name: str) -> object:
-    module, _, rest = name.partition(":")
+def _find(module: str, colon: str, rest: str) -> object:
+    name = module + colon + rest
     if not module or not rest:
         raise UserError(f"a callback must be named as module:name, such as my_callbacks:EarlyStop; got {name!r}")
     try:
         with working_folder():
-            found = importlib.import_module(module)
-            for part in rest.split("."):
-                found = getattr(found, part)
+            found = attrgetter(rest)(importlib.import_module(module))
             made = found() if isinstance(found, type) else found
             _listener(made)  # what is no callback is refused now, by its name
             return made
     except Exception as error:
-        raise UserError(
-            f"the callback {name} cannot be made: {type(error).__name__}: {error}{place_of(error)}"
-        ) from error
+        cause = f"{type(error).__name__}: {error}{place_of(error)}"
+        raise UserError(f"the callback {name} cannot be made: {cause}") from error

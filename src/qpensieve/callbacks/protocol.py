@@ -16,7 +16,6 @@ End = Literal["done", "stopped", "failed"]
 """How a training ended: all steps were done; a callback or Ctrl-C stopped it; something raised an error."""
 Answer = bool | None
 """Answer of a hook: False stops the training, None and True continue it."""
-SHORT_GROUP, FULL_GROUP, TRAINING_GROUP = "eval", "eval_full", "train"
 SHORT_NAMES = {"ut": "UT", "hv": "HV"}
 """Scores whose name people write in capitals."""
 
@@ -136,7 +135,7 @@ def training_metrics(means: Mapping[str, Float[np.ndarray, " rows"]], num_seeds:
     over_agents = lambda name: np.max if name.endswith("_max") else np.mean
     rows = lambda value: np.asarray(value, np.float64).reshape(num_seeds, -1)
     shown = {name: over_agents(name)(rows(value), axis=1) for name, value in means.items()}
-    return Metrics({f"{TRAINING_GROUP}/{name}": value for name, value in shown.items()})
+    return Metrics({f"train/{name}": value for name, value in shown.items()})
 
 
 def evaluation_metrics(scored: Mapping[str, np.ndarray], objectives: tuple[str, ...], is_full: bool) -> Metrics:
@@ -147,7 +146,7 @@ def evaluation_metrics(scored: Mapping[str, np.ndarray], objectives: tuple[str, 
         objectives: Their names.
         is_full: Whether it was the full protocol.
     """
-    group, named = FULL_GROUP if is_full else SHORT_GROUP, {}
+    group, named = "eval_full" if is_full else "eval", {}
     for name, values in scored.items():
         shown = f"{group}/{SHORT_NAMES.get(name, name)}"
         if values.ndim == 1:

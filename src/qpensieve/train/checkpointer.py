@@ -200,7 +200,8 @@ def save_agent(session: Session, path: str | Path, calibration: Calibration | No
         _replace(new, target)
     except (CheckpointError, OSError) as error:
         reason = error.__cause__ or error
-        raise CheckpointError(f"cannot save the agent: {reason}; {target} is unchanged") from error
+        left = "the next load completes the save" if (target / _READY).exists() else f"{target} is unchanged"
+        raise CheckpointError(f"cannot save the agent: {reason}; {left}") from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
         if is_new:
@@ -240,50 +241,24 @@ def _check_replaceable(target: Path) -> None:
 
 
 def _replace(new: Path, target: Path) -> None:
-    """Put the parts of `new` into `target`, all of them or none.
-
-    First `new` gets the name that says it is complete: from then on the next load or save finishes a killed one.
-    """
+    """Put the parts of `new` into `target`. Its name says that it is complete: the next load or save finishes it."""
     write_json(new / _MANIFEST, [part for part in REPLACED if (new / part).exists()])
-    ready = target / _READY
-    new.rename(ready)
-    try:
-        _swap(ready, target)
-    except BaseException:
-        ready.rename(new)  # everything is back in its place, and not complete any more
-        raise
-    _discard(ready)
+    new.rename(target / _READY)
+    finish_save(target)
 
 
 def finish_save(target: Path) -> None:
-    """Complete a save over an earlier one that was killed between two renames, if there is one."""
+    """Complete a save over an earlier one that was cut off between two renames, if there is one."""
     ready = target / _READY
-    if (ready / _MANIFEST).is_file() and not ready.is_symlink():
-        _swap(ready, target)
-        _discard(ready)
-
-
-def _swap(new: Path, target: Path) -> None:
-    """Move what `new` lists into `target` and what it replaces into `new`; if a move fails, all are taken back.
-
-    It may be called again where it was cut off: what has moved already is no longer in `new`.
-    """
-    listed, done = json.loads((new / _MANIFEST).read_text()), []
-    try:
-        for part in REPLACED:
-            is_moved = part in listed and not (new / part).exists()
-            for source, place in ((target / part, new / f"old-{part}"), (new / part, target / part)):
-                if source.exists() and not is_moved:
-                    source.rename(place)
-                    done.append((source, place))
-    except BaseException:
-        for source, place in reversed(done):
-            place.rename(source)
-        raise
-
-
-def _discard(ready: Path) -> None:
-    """Remove the replaced parts; the name goes first, so that a half removed folder is not taken for a save."""
+    if not (ready / _MANIFEST).is_file() or ready.is_symlink():
+        return
+    listed = json.loads((ready / _MANIFEST).read_text())
+    for part in REPLACED:
+        if part in listed and not (ready / part).exists():  # it has moved already
+            continue
+        for source, place in ((target / part, ready / f"old-{part}"), (ready / part, target / part)):
+            if source.exists():
+                source.rename(place)
     gone = ready.with_name(f"{checkpoint.TEMPORARY}gone-{os.getpid()}")
-    ready.rename(gone)
+    ready.rename(gone)  # first, so that a half removed folder is not taken for a save
     shutil.rmtree(gone, ignore_errors=True)

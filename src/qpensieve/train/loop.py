@@ -81,7 +81,7 @@ class TrainingLoop:
         while session.step + session.block <= self.goal and not callbacks.stopped_by and not is_interrupted():
             self.progress.enter(RANDOM if session.step < session.random_steps else LEARNING)
             self.advance()
-            callbacks.step(session.step)
+            callbacks.tell("on_step", session.step)
             self.log_due()
             self.settle()
             self.progress.show(session.step)
@@ -98,7 +98,7 @@ class TrainingLoop:
 
     def log(self, step: int, means: Infos) -> None:
         """Tell the callbacks a row of training metrics."""
-        self.callbacks.metrics(step, training_metrics(means, self.session.config.seeds))
+        self.callbacks.tell("on_metrics", step, training_metrics(means, self.session.config.seeds))
 
     def settle(self) -> None:
         """Do what is due at this step, such as an evaluation."""
@@ -151,4 +151,6 @@ class AgentTraining(TrainingLoop):
         returns = session.evaluate(preferences, config.eval_episodes)
         given = session.spec.reference
         summary = summarize(returns, preferences, None if given is None else np.array(given))
-        self.callbacks.evaluation(session.step, Evaluation(session.spec.objectives, preferences, returns, summary))
+        self.callbacks.tell(
+            "on_evaluation", session.step, Evaluation(session.spec.objectives, preferences, returns, summary)
+        )

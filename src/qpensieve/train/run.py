@@ -284,7 +284,7 @@ class Run(TrainingLoop):
         preferences, episodes = self.files.table.full_preferences, self.config.full_eval_episodes
         played = self.files.add_full(self.session.step, lambda: self.session.evaluate(preferences, episodes))
         if played is not None:
-            self.callbacks.evaluation(self.session.step, played)
+            self.callbacks.tell("on_evaluation", self.session.step, played)
 
     def _settle_log(self) -> None:
         """Finish what comes before an evaluation of this step."""
@@ -297,7 +297,7 @@ class Run(TrainingLoop):
         played = self.files.add_short(step, returns)
         ut, hv = played.summary.ut, played.summary.hv
         self._scored = {"UT(short)": f"{ut.mean():.4g}"} | ({} if hv is None else {"HV(short)": f"{hv.mean():.4g}"})
-        self.callbacks.evaluation(step, played)
+        self.callbacks.tell("on_evaluation", step, played)
 
 
 def start(path: Path, config: RunConfig, options: Options) -> Run:
