@@ -38,10 +38,11 @@ from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.report import drawing
 from qpensieve.report.front import Figure, axes_of, plot_front
 from qpensieve.train.calibrate import EPISODES, calibrate
-from qpensieve.train.checkpointer import Checkpointer, finish_save, save_agent
+from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.critic_error import CriticMeter, Draw, Sampling
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.loop import AgentTraining, describe, open_session
+from qpensieve.train.saved import finish_save, save_agent
 from qpensieve.train.session import Predictor, Session
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]

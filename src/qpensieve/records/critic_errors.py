@@ -1,11 +1,12 @@
 """Errors of the critics of a run (L_critic) and their file `critic.json`: measurements are added, none is lost."""
 
-import math
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from qpensieve.records.files import FileError, interpreting, read_object, write_json
 from qpensieve.records.folder import refuse_link
@@ -130,18 +131,11 @@ _SINGLE = {"step": int, "actions": str, "pairs": int, "rollouts": int, "seed": i
 
 def _row(content: dict[str, Any], num_seeds: int) -> CriticRow:
     single = {name: kind(content[name]) for name, kind in _SINGLE.items()}
-    names = [field.name for field in fields(CriticRow) if field.name not in _SINGLE]
-    lists = {name: _numbers(name, content[name]) for name in names}
+    lists = {field.name: content[field.name] for field in fields(CriticRow) if field.name not in _SINGLE}
     for name, values in lists.items():
+        numbers = np.array(values)
+        if numbers.dtype.kind not in "if" or not np.isfinite(numbers).all():
+            raise ValueError(f"{name} must be finite numbers, got {values!r}")
         if not isinstance(values, list) or (name != "preference" and len(values) != num_seeds):
             raise ValueError(f"{name} must have an entry for each of {num_seeds} seeds, got {values!r}")
     return CriticRow(**single, **lists)
-
-
-def _numbers(name: str, value: Any) -> Any:
-    """Return the value, if it is a finite number or lists of such."""
-    if isinstance(value, list):
-        return [_numbers(name, each) for each in value]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name} must be finite numbers, got {value!r}")
-    return value

@@ -1,6 +1,6 @@
 """A tree of arrays (a state, a network) as named arrays, and back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -18,8 +18,7 @@ def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
 
     The arrays are copies: with views, JAX could not donate the state to the next step.
     """
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {name: _leaf_to_array(name, leaf) for name, leaf in _named(leaves, prefix)}
+    return {name: _leaf_to_array(name, leaf) for name, leaf in _named(tree, prefix).items()}
 
 
 def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
@@ -33,12 +32,12 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
     Raises:
         CheckpointError: A leaf is missing, unexpected, or has another shape or dtype; names every such leaf.
     """
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    named = list(_named(leaves, prefix))
+    named = _named(like, prefix)
     ours = {name: array for name, array in arrays.items() if _is_under(name, prefix)}
-    if problems := Expected({name: _header(leaf) for name, leaf in named}).problems(headers_of(ours)):
+    if problems := Expected({name: _header(leaf) for name, leaf in named.items()}).problems(headers_of(ours)):
         raise CheckpointError("the checkpoint does not fit this program's state: " + "; ".join(problems))
-    return jax.tree_util.tree_unflatten(structure, [_array_to_leaf(leaf, arrays[name]) for name, leaf in named])
+    leaves = [_array_to_leaf(leaf, arrays[name]) for name, leaf in named.items()]
+    return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), leaves)
 
 
 def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -51,9 +50,8 @@ def _is_under(name: str, prefix: str) -> bool:
     return prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
 
 
-def _named(leaves: list[tuple[Any, Any]], prefix: str) -> Iterator[tuple[str, Any]]:
-    for path, leaf in leaves:
-        yield prefix + jax.tree_util.keystr(path), leaf
+def _named(tree: Any, prefix: str) -> dict[str, Any]:
+    return {prefix + jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def _is_random_key(leaf: Any) -> bool:

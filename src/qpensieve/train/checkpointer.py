@@ -1,25 +1,15 @@
-"""A session on disk: checkpoints of runs, and agents that are saved whole or not at all."""
+"""A session on disk: its checkpoints."""
 
-import json
-import os
-import re
-import shutil
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from qpensieve import config as configs
 from qpensieve.compatibility import SAME_NUMBERS, Difference, differences
 from qpensieve.config import RunConfig
-from qpensieve.errors import FileInTheWayError, UserError, make_folder
-from qpensieve.records import calibration as calibrations
-from qpensieve.records import checkpoint, folder
-from qpensieve.records.calibration import Calibration
+from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
-from qpensieve.records.files import Expected, headers_of, interpreting, read_object, write_json
-from qpensieve.records.folder import refuse_links
+from qpensieve.records.files import Expected, headers_of, interpreting
 from qpensieve.replay.log import Segment
 from qpensieve.train.session import Rows, Session
 
@@ -156,109 +146,3 @@ def _settings_that_differ(saved: dict[str, object], config: RunConfig, may_lengt
         return differences(saved, config, SAME_NUMBERS)
     before = configs.lengthened(before, config.steps) if may_lengthen else before
     return differences(before, configs.lengthened(config, config.steps), SAME_NUMBERS)
-
-
-REPLACED = (
-    *(folder.CHECKPOINTS, folder.REPLAY, folder.CONFIG, folder.METRICS, folder.EVALUATIONS, folder.SUMMARY),
-    *(folder.CRITIC, folder.CALIBRATION, folder.LOCK, *folder.PICTURES),
-)
-"""Contents of a saved agent's folder that a save replaces: the earlier agent, and what commands measured of it."""
-_BELOW = {
-    folder.REPLAY: r"rows_\d+_\d+\.npy",
-    folder.CHECKPOINTS: rf"step_\d+(/({re.escape(checkpoint.ARRAYS)}|{re.escape(checkpoint.META)}))?",
-}
-"""Folder of a saved agent -> what its files and folders are called."""
-_READY, _MANIFEST = f"{checkpoint.TEMPORARY}ready", "parts.json"
-"""Folder of a complete new save that takes the place of an earlier one, and the file in it that lists its parts."""
-
-
-def save_agent(session: Session, path: str | Path, calibration: Calibration | None = None) -> Path:
-    """Write a session and its calibration into a new or empty folder or over an earlier save; returns the folder.
-
-    Raises:
-        ValueError: The path is empty, or the environment has no name that another process could make it by.
-        OSError: Something else is in the folder, or a file is in the way.
-        CheckpointError: It cannot be written; an earlier save is as it was.
-    """
-    configs.check_can_be_saved(session.config)
-    if not str(path).strip():
-        raise UserError("path must name the folder to save the agent in, got an empty one")
-    target = Path(path)
-    folder.refuse_file(target)
-    is_new = not target.exists()
-    if not is_new:
-        refuse_links(target)
-        finish_save(target)
-        _check_replaceable(target)
-    make_folder(target)
-    new = Path(tempfile.mkdtemp(prefix=checkpoint.TEMPORARY, dir=target))
-    try:
-        configs.save(session.config, new / folder.CONFIG)
-        if calibration is not None:
-            calibrations.save(new / folder.CALIBRATION, calibration)
-        Checkpointer(new, session).save_whole()
-        _replace(new, target)
-    except (CheckpointError, OSError) as error:
-        reason = error.__cause__ or error
-        left = "the next load completes the save" if (target / _READY).exists() else f"{target} is unchanged"
-        raise CheckpointError(f"cannot save the agent: {reason}; {left}") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        if is_new:
-            with suppress(OSError):  # only an empty folder goes
-                target.rmdir()
-    return target
-
-
-def is_saved_agent(path: Path) -> bool:
-    """Return whether a folder holds a saved agent, perhaps with results of it, and nothing else."""
-    names = _names(path)
-    if not {folder.CONFIG, folder.CHECKPOINTS} <= names <= {*REPLACED, folder.POLICY}:
-        return False
-    try:
-        configs.from_dict(read_object(path / folder.CONFIG))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return False
-    below = [(part, found.relative_to(path / part)) for part in _BELOW for found in (path / part).rglob("*")]
-    ours = [(part, name) for part, name in below if not name.parts[0].startswith(checkpoint.TEMPORARY)]
-    return all(re.fullmatch(_BELOW[part], name.as_posix()) for part, name in ours)
-
-
-def _names(path: Path) -> set[str]:
-    return {entry.name for entry in path.iterdir() if not entry.name.startswith(checkpoint.TEMPORARY)}
-
-
-def _check_replaceable(target: Path) -> None:
-    """Refuse a folder that holds anything but a saved agent."""
-    names = _names(target)
-    if names and not is_saved_agent(target):
-        shown = f"{', '.join(sorted(names)[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
-        what = "a run" if folder.PROVENANCE in names else "something else"
-        raise FileInTheWayError(
-            f"cannot save the agent in {target}: the folder must be new, empty or hold an earlier save, but it holds "
-            f"{what} ({shown}); choose another folder"
-        )
-
-
-def _replace(new: Path, target: Path) -> None:
-    """Put the parts of `new` into `target`. Its name says that it is complete: the next load or save finishes it."""
-    write_json(new / _MANIFEST, [part for part in REPLACED if (new / part).exists()])
-    new.rename(target / _READY)
-    finish_save(target)
-
-
-def finish_save(target: Path) -> None:
-    """Complete a save over an earlier one that was cut off between two renames, if there is one."""
-    ready = target / _READY
-    if not (ready / _MANIFEST).is_file() or ready.is_symlink():
-        return
-    listed = json.loads((ready / _MANIFEST).read_text())
-    for part in REPLACED:
-        if part in listed and not (ready / part).exists():  # it has moved already
-            continue
-        for source, place in ((target / part, ready / f"old-{part}"), (ready / part, target / part)):
-            if source.exists():
-                source.rename(place)
-    gone = ready.with_name(f"{checkpoint.TEMPORARY}gone-{os.getpid()}")
-    ready.rename(gone)  # first, so that a half removed folder is not taken for a save
-    shutil.rmtree(gone, ignore_errors=True)

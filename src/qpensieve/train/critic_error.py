@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float32, Float64
 
 from qpensieve import config as configs
+from qpensieve import settings
 from qpensieve.config import RunConfig
 from qpensieve.console import Progress
 from qpensieve.envs import LaneOptions, Lanes, make_lanes
@@ -36,6 +37,7 @@ from qpensieve.records.checkpoint import POLICY, CheckpointError
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.files import check_can_write
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
+from qpensieve.settings import NOT_NEGATIVE, at_least
 from qpensieve.train.evaluate import curve_preferences
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.session import Arrays, check_finite, environment_errors
@@ -67,24 +69,10 @@ class Sampling:
         seed: Seed of all of it; equal seeds give equal numbers.
     """
 
-    pairs: int = 64
-    rollouts: int = 4
+    pairs: Annotated[int, at_least(2, "else there is no standard error")] = 64
+    rollouts: Annotated[int, at_least(2, "else there is no standard error")] = 4
     actions: Draw = "policy"
-    seed: int = 0
-
-    def check(self) -> None:
-        """Refuse values that cannot be measured."""
-        for name in ("pairs", "rollouts", "seed"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool):
-                raise UserError(f"{name} must be a whole number, got {value!r}")
-        for name in ("pairs", "rollouts"):
-            if getattr(self, name) < 2:
-                raise UserError(f"{name} must be at least 2, or there is no standard error; got {getattr(self, name)}")
-        if self.actions not in get_args(Draw):
-            raise UserError(f"actions must be {' or '.join(get_args(Draw))}, got {self.actions!r}")
-        if self.seed < 0:
-            raise UserError(f"seed must not be negative, got {self.seed}")
+    seed: Annotated[int, NOT_NEGATIVE] = 0
 
 
 Follow = Callable[
@@ -108,7 +96,8 @@ class CriticMeter:
         preferences: ArrayLike | None = None,
         sampling: Sampling = Sampling(),
     ):
-        sampling.check()
+        if wrong := settings.problems(sampling):
+            raise UserError("; ".join(wrong))
         self.config, self.spec = config, configs.spec_of(config)
         self._algorithm, self._measured = _algorithm_of(config, self.spec)
         self._sampling, self._discount = sampling, self._algorithm.discount
@@ -358,16 +347,13 @@ def _preferences(asked: ArrayLike | None, algorithm: Algorithm[object], spec: En
     lam = np.atleast_2d(check_preference(numbers, num))
     if lam.ndim > 2 or lam.size == 0:
         raise UserError(f"preferences must be one, or rows of them, got shape {lam.shape}")
-    if own is not None:
-        _check_own(lam, own)
-    return lam
-
-
-def _check_own(lam: Float64[np.ndarray, "p d"], own: Float64[np.ndarray, "agents d"]) -> None:
+    if own is None:
+        return lam
     is_own = np.array([np.isclose(row, own).all(axis=1).any() for row in lam], bool)
     if not is_own.all():
         words = lambda rows: " ".join(",".join(f"{x:g}" for x in row) for row in rows)
         raise UserError(f"preferences must be those that have an agent: {words(own)}; got {words(lam[~is_own])}")
+    return lam
 
 
 def _agents(algorithm: Algorithm[object], config: RunConfig, spec: EnvSpec, parameters: Arrays) -> object:
@@ -415,34 +401,24 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     """
     saved = SavedPolicies(run, trust)
     chosen = _chosen(run, saved.steps, steps, all_steps)
-    meter = CriticMeter(saved.config, preferences, sampling)
-    try:
-        out = run / folder.CRITIC
-        check_can_write(out)  # better said before than after minutes
-        say(_announcement(meter, chosen, sampling))
-        return _measure(meter, chosen, saved.parameters, out, quiet), out
-    finally:
-        meter.close()
-
-
-def _measure(
-    meter: CriticMeter, steps: list[int], load: Callable[[int], Arrays], out: Path, quiet: bool
-) -> CriticErrors:
-    """Measure the parameters of all steps; those of each are written at once, so that Ctrl-C loses only the last."""
+    meter, out = CriticMeter(saved.config, preferences, sampling), run / folder.CRITIC
     per_seed, rows = meter.most_steps, []
     per_step = per_seed * meter.config.seeds
-    progress = Progress(per_step * len(steps), 0, quiet=quiet)
+    progress = Progress(per_step * len(chosen), 0, quiet=quiet)
     try:
-        for i, step in enumerate(steps):
+        check_can_write(out)  # better said before than after minutes
+        say(_announcement(meter, chosen, sampling))
+        for i, step in enumerate(chosen):
             progress.enter(MEASURING)
             told = lambda seed, done, first=i * per_step: progress.show(first + seed * per_seed + done)
-            measured = meter.measure(load(step), step, told)
-            critic_errors.add(out, meter.errors(measured))
+            measured = meter.measure(saved.parameters(step), step, told)
+            critic_errors.add(out, meter.errors(measured))  # at once, so that Ctrl-C loses only the last
             rows += measured
-        progress.show(per_step * len(steps), force=True)
+        progress.show(per_step * len(chosen), force=True)
     finally:
         progress.end()
-    return meter.errors(rows)
+        meter.close()
+    return meter.errors(rows), out
 
 
 def _chosen(run: Path, there: list[int], steps: tuple[int, ...], all_steps: bool) -> list[int]:

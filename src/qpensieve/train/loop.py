@@ -93,7 +93,7 @@ class TrainingLoop:
     def log_due(self) -> None:
         """Take a row of the log if one is due, with or without callbacks: no number depends on them."""
         step = self.session.summed_to
-        if self.is_past(step, self.session.config.log_period) and (means := self.session.take_log()):
+        if self.is_past(step, self.session.config.log_period) and (means := self.session.sums.take()):
             self.log(step, means)
 
     def log(self, step: int, means: Infos) -> None:

@@ -112,7 +112,7 @@ class Session(ABC):
         lanes_per_seed: Number of environments that each seed steps; all of them cost samples.
         block: Steps of one `advance`.
         step: Environment steps each seed has done.
-        summed_to: The step up to which `take_log` has values.
+        summed_to: The step up to which `sums` has values.
         sums: Sums of what was logged since the last row of the log.
     """
 
@@ -147,10 +147,6 @@ class Session(ABC):
     def drain(self) -> None:
         """Wait until all started work is done."""
         return
-
-    def take_log(self) -> Infos:
-        """Return the means of what was logged since the last call; empty while nothing was learned."""
-        return self.sums.take()
 
     @abstractmethod
     def predictor(self) -> Predictor:

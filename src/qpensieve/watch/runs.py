@@ -17,8 +17,7 @@ from qpensieve.population.members import ArchivePredictor, best_rows
 from qpensieve.records import folder, log
 from qpensieve.records.log import read_rows
 from qpensieve.report import results
-from qpensieve.train.checkpointer import is_saved_agent
-from qpensieve.train.saved import SavedPolicies
+from qpensieve.train.saved import SavedPolicies, is_saved_agent
 from qpensieve.train.session import Predictor
 from qpensieve.watch.world import World
 
