@@ -18,7 +18,7 @@ from qpensieve.records.folder import CALIBRATION, lock
 from qpensieve.report import pictures
 from qpensieve.train import calibrate as calibrating
 from qpensieve.train.calibrate import KEPT, LEAST, calibrate, choose, num_rows, spread_rows
-from qpensieve.train.checkpointer import is_saved_agent
+from qpensieve.train.saved import is_saved_agent
 from tests.train.kill_run import NEVER, TINY, words
 
 RESULTS = Path(__file__).parents[2] / "results" / "h200"
@@ -102,14 +102,6 @@ class TestChoose:
         assert (played <= episodes).all()
         assert (played >= 0.6 * episodes).all()
         assert (world.episodes >= 2).all()  # every row is played to choose and to confirm
-
-    def test_rows_are_spread_over_the_table_with_its_ends(self):
-        assert spread_rows(100, 25)[[0, -1]].tolist() == [0, 99]
-        assert np.diff(spread_rows(100, 25)).max() == 5
-        assert spread_rows(3, 3).tolist() == [0, 1, 2]
-        assert num_rows(100, 100) == 25
-        assert num_rows(100, 1000) == 100
-        assert num_rows(100, LEAST) == KEPT
 
 
 def contrary(seed: int, obs: np.ndarray, lam: np.ndarray) -> np.ndarray:

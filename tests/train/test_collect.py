@@ -63,24 +63,6 @@ class TestCollector:
         assert float(jnp.abs(jnp.concatenate(blocks)).max()) > 0.99
         assert abs(float(jnp.mean(jnp.concatenate(blocks)))) < 0.05  # 3000 draws: standard error 0.011
 
-    def test_a_preference_holds_for_an_episode_and_changes_with_the_next(self):
-        policy, _, _ = policy_and_learner("DST2d")
-        collector = self.collector(block=1)
-        seen: dict[tuple[int, int], set[bytes]] = {}
-        plain = policy.explore
-
-        def watch(obs: np.ndarray, lam: np.ndarray, noise: np.ndarray, step: int) -> np.ndarray:
-            for lane, episode in enumerate(collector.lanes.episodes.tolist()):
-                seen.setdefault((lane, episode), set()).add(lam[lane].tobytes())
-            return plain(obs, lam, noise, step)
-
-        policy.explore = watch  # pyright: ignore[reportAttributeAccessIssue]
-        for number in range(300):
-            collector.collect(policy, number)
-        assert len(seen) > 6
-        assert {len(preferences) for preferences in seen.values()} == {1}
-        assert len(set.union(*seen.values())) == len(seen)
-
     def test_a_block_names_the_preference_that_acted_also_where_an_episode_ends_in_it(self):
         policy, _, _ = policy_and_learner("DST2d")
         collector = self.collector()
@@ -100,16 +82,6 @@ class TestCollector:
             np.testing.assert_array_equal(changes, block.done[:, :-1])
             assert changes.any(axis=1).all()
             assert len(np.unique(lam[:, 0], axis=0)) == len(SEEDS)
-
-    def test_a_lane_does_not_depend_on_those_beside_it(self):
-        policy, learner, state = policy_and_learner("DST2d")
-        several = self.collector(block=50)
-        alone = Collector(make_lanes("DST2d", 1, [4]), [4], 50, algorithm_of("DST2d").behaviour)
-        alone.start()
-        own = policy_of(np.asarray(learner.flat_actors(state))[1:2])
-        for number in range(4):
-            rows = several.collect(policy, number).rows
-            np.testing.assert_array_equal(rows[1:2], alone.collect(own, number).rows)
 
 
 def test_past_preferences_are_those_of_earlier_episodes():

@@ -216,7 +216,7 @@ def test_preferences_are_those_of_the_paper_or_of_the_curves():
     [
         ({"pairs": 1}, "pairs must be at least 2"),
         ({"rollouts": 1}, "rollouts must be at least 2"),
-        ({"seed": -1}, "seed must not be negative"),
+        ({"seed": -1}, "seed must be 0 or more"),
     ],
 )
 def test_sampling_that_makes_no_sense_is_refused(changes: dict[str, Any], words: str):

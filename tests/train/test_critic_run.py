@@ -121,13 +121,6 @@ def test_an_agent_is_measured_as_its_run_is(folder: Path, tmp_path: Path):
     assert (again, path) == (measured, saved / CRITIC)
 
 
-def test_a_run_that_starts_over_forgets_its_measurements(folder: Path):
-    measure_run(folder, preferences=[(0.5, 0.5)], sampling=FEW, quiet=True)
-    run = runs.resume(folder, Options(quiet=True), lambda _: None, start_over=True)
-    run.close()
-    assert not (folder / CRITIC).exists()
-
-
 def test_a_run_that_goes_back_forgets_what_was_measured_later(folder: Path):
     """As where the checkpoint of step 40 is damaged: what follows need not be what was measured."""
     measured, path = measure_run(folder, preferences=[(0.5, 0.5)], sampling=FEW, quiet=True)

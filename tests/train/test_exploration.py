@@ -1,6 +1,5 @@
 """Runs with noise that is correlated in time: exact in every way that runs are, refused where it means nothing."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,25 +11,12 @@ from qpensieve.envs.deep_sea import VALUES
 from qpensieve.learning.streams import LaneNoise
 from qpensieve.train.collect import Collector
 from qpensieve.train.workers import CollectionWorkers
+from qpensieve.config import check, override
 from tests.train.kill_run import TINY
-from tests.train.test_collection_workers import BLOCK, SEEDS, assert_same_block, behaviour_of, some_parameters
 from tests.train.test_trainer import Trainer, advance_to, assert_same_state, tiny
 
 RUN = ("steps", "random_steps", "block", "eval_period", "log_period", "parameters_period", "hidden", "batch_size")
 CORRELATED: dict[str, Any] = {"random_noise": "ar1"}
-
-
-def test_workers_explore_as_one_process_does():
-    behaviour, flat = replace(behaviour_of("DST2d"), random_correlation=0.8), some_parameters("DST2d")
-    collector = Collector(make_lanes("DST2d", len(SEEDS), SEEDS, LaneOptions(num_threads=1)), SEEDS, BLOCK, behaviour)
-    collector.start()
-    workers = CollectionWorkers("DST2d", SEEDS, BLOCK, behaviour, 2)
-    workers.start()
-    for number in range(4):
-        policy = flat if number > 1 else None
-        own = None if policy is None else collector.policy(policy)
-        assert_same_block(collector.collect(own, number), workers.collect(policy, number))
-    workers.close()
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
@@ -97,26 +83,3 @@ def test_envelope_with_all_that_holds_values_down_trains_acts_and_resumes():
     advance_to(trainer, 200)
     advance_to(other, 200)
     assert_same_state(other, trainer)
-
-
-def share_that_finds(
-    treasure: float, correlation: float | None, num_seeds: int, steps: int = 10_000
-) -> tuple[float, float]:
-    """Share of random phases on DST2d that see a treasure, and how often they do in the mean; nothing is learned."""
-    lanes = make_lanes("DST2d", num_seeds, list(range(num_seeds)), LaneOptions(num_threads=1))
-    noise = LaneNoise(replace(behaviour_of("DST2d"), random_correlation=correlation), list(range(num_seeds)), 50)
-    found = np.zeros(num_seeds, np.int64)
-    lanes.reset()
-    for number in range(steps // 50):
-        actions = noise.draw(number, is_random=True)
-        for k in range(50):
-            found += lanes.step(actions[:, k]).reward[:, 0] == treasure
-    return float(np.mean(found > 0)), float(np.mean(found))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("correlation", "least", "most"), [(None, 0, 0.05), (0.8, 0.97, 1)])
-def test_random_phases_with_correlated_noise_see_the_farthest_treasure(correlation: Any, least: float, most: float):
-    share, times = share_that_finds(max(VALUES), correlation, num_seeds=100)
-    print(f"{correlation}: {100 * share:.0f} % of the phases see it, {times:.2f} times in the mean")
-    assert least <= share <= most

@@ -162,13 +162,6 @@ def test_updates_and_rows_are_counted():
     np.testing.assert_array_equal(state.agent.sac.optimizers.actor[0].count, [2 * BLOCK] * 3)
 
 
-def test_writing_learns_nothing():
-    learner = _learner()
-    before = learner.init(jnp.asarray(SEEDS))
-    after = learner.write(learner.init(jnp.asarray(SEEDS)), _block(SEEDS))
-    assert_trees_equal((after.agent, after.key), (before.agent, before.key))
-
-
 def test_the_new_rows_are_there_for_the_first_update_of_their_block():
     """The replay holds nothing but the block just handed over, whose rewards of 1000 show in the loss."""
     learner = _learner()

@@ -15,7 +15,7 @@ from qpensieve.config import RunConfig, override
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.population import pgmorl, ppo
-from qpensieve.population.members import KeptPolicy, Member
+from qpensieve.population.members import Member
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks, iteration_steps
 from qpensieve.preferences import das_dennis
 from qpensieve.records import evaluations, search
@@ -140,6 +140,8 @@ class TestRun:
         text = format_summary(summary)
         assert "11 iterations of 3 tasks, 4 generations after the warm-up" in text
         assert "1,056 environment steps per seed in all" in text
+        table = evaluations.load(whole(algo) / EVALUATIONS)
+        assert table.short_steps.tolist() == [384, 672, 960, 1056]  # the first iteration at or after each 300
 
     def test_per_task_gives_every_task_the_whole_budget(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(total="per-task", steps=200, seeds=1), QUIET)
@@ -218,22 +220,6 @@ class TestMembers:
         leaves = [jax.tree.leaves(one._members()) for one in (ours, theirs)]
         assert all(a[0].tobytes() == b[0].tobytes() for a, b in zip(*leaves, strict=True))
         assert any(a[1].tobytes() != b[1].tobytes() for a, b in zip(*leaves, strict=True))
-
-    def test_preferences_pull_one_sample_different_ways(self):
-        """OneStep: (1, 0) wants the action 1, (0, 1) wants -1; both start from the same members."""
-        config = tiny(domain="tests.probes:one_step", divisions=1, steps=3200, warmup_iterations=40, seeds=1)
-        trainer = PopulationTrainer(config)
-        same = trainer._members()
-        for leaf in jax.tree.leaves(same):
-            leaf[1] = leaf[0]
-        trainer._state = jax.tree.map(jax.numpy.asarray, same.state)
-        for _ in range(40):
-            trainer.advance()
-        policy = KeptPolicy(trainer._kept(), trainer._widths)
-        first, second = policy.exploit(np.zeros((2, 1, 1), np.float32))[:, 0, 0]
-        assert trainer._lam[0].tolist() == [[0.0, 1.0], [1.0, 0.0]]
-        assert first < -0.5
-        assert second > 0.5
 
 
 class TestFitness:
@@ -381,10 +367,7 @@ class TestConfig:
         ("domain", "shared", "per_task"),
         [
             ("DST2d", 36, 183),
-            ("HalfCheetah2d", 366, 1831),
-            ("Hopper2d", 109, 549),
             ("LunarLander4d", 26, 915),
-            ("LunarLander5d", 26, 915),
             ("Hopper3d", 122, 1831),
         ],
     )
@@ -488,24 +471,6 @@ class TestFailures:
         complete(runs.resume(tmp_path / "run", QUIET, warned.append))
         assert len(warned) == int(iteration == 0)
         assert_same_run(tmp_path / "run", whole("pgmorl"))
-
-    def test_leave_the_lanes_where_they_were(self):
-        """So that a program that catches the failure can go on."""
-        trainer, other = trained(tiny(seeds=1), 3), trained(tiny(seeds=1), 3)
-        step, count = trainer._fitness.lanes.step, iter(range(1000))
-
-        def failing(actions: Any) -> Any:
-            if next(count) == 2:
-                raise EnvError("not now")
-            return step(actions)
-
-        trainer._fitness.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(EnvFailedError):
-            trainer.advance()
-        for one in (trainer, other):
-            one.advance()
-        ours, theirs = trainer.arrays(), other.arrays()
-        assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
 
     def test_what_diverged_is_named(self):
         trainer = trained(tiny(first_seed=7), 1)

@@ -24,7 +24,6 @@ from qpensieve.errors import UserFileError
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.folder import EVALUATIONS, LOCK, FolderInUseError, lock
-from qpensieve.report import pictures
 from qpensieve.report.results import export, read_run
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run, Stopped
@@ -36,6 +35,7 @@ from tests.train.kill_run import (
     TINY,
     assert_same_run,
     command,
+    complete,
     final_arrays,
     rows,
     steps_saved,
@@ -52,13 +52,6 @@ def tiny(domain: str = "DST2d", **settings: Any) -> RunConfig:
 
 def refuse(message: str) -> None:
     raise AssertionError(f"unexpected warning: {message}")
-
-
-def complete(run: Run) -> None:
-    try:
-        run.train()
-    finally:
-        run.close()
 
 
 def interrupt_at(run: Run, step: int, act: Callable[[], object] = lambda: signal.raise_signal(signal.SIGINT)) -> None:
@@ -205,10 +198,7 @@ class TestResumed:
     @pytest.mark.parametrize(
         ("file", "damage", "complaint"),
         [
-            ("checkpoints/step_000000300/arrays.npz", "cut", r"arrays\.npz has \d+ bytes, but \d+ were written"),
             ("checkpoints/step_000000300/arrays.npz", "alter", r"arrays\.npz was altered"),
-            ("checkpoints/step_000000300/meta.json", "cut", r"meta\.json is not JSON, perhaps cut short"),
-            ("replay/rows_200_300.npy", "alter", r"rows_200_300\.npy was altered"),
             ("replay/rows_200_300.npy", "remove", r"rows_200_300\.npy is missing"),
         ],
     )
@@ -256,9 +246,6 @@ class TestResumed:
         ("field", "value", "complaint"),
         [
             ("seeds", 3, "seeds was 2, is 3"),
-            ("domain", "Hopper2d", "domain was DST2d, is Hopper2d"),
-            pytest.param("agent.num_snapshots", 3, "num_snapshots was 2, is 3", marks=pytest.mark.slow),
-            pytest.param("agent.sac.hidden", 8, "hidden was 16, is 8", marks=pytest.mark.slow),
             ("agent.sac.tau", 0.01, "tau was 0.005, is 0.01"),
         ],
     )
@@ -297,15 +284,12 @@ class TestNothingIsLost:
             runs.resume(folder, QUIET, refuse)
         assert contents(folder) == before
 
-    @pytest.mark.parametrize("damage", ["none", "missing", "damaged", "log"])
+    @pytest.mark.parametrize("damage", ["missing", "log"])
     def test_a_run_that_is_asked_to_starts_over_to_the_same_numbers(self, damage: str, whole: Path, tmp_path: Path):
         folder = shutil.copytree(whole, tmp_path / "run")
         if damage == "missing":
             shutil.rmtree(folder / "checkpoints")
-        elif damage == "damaged":
-            for path in folder.glob("checkpoints/*/arrays.npz"):
-                hurt(path, "alter")
-        elif damage == "log":
+        else:
             hurt(folder / "metrics.jsonl", "cut")
         said: list[str] = []
         run = runs.resume(folder, QUIET, said.append, start_over=True)
@@ -393,8 +377,6 @@ class TestNothingIsLost:
             assert qpensieve.load(folder).num_steps == 400
         export(folder, tmp_path / "run.json")
         assert contents(folder) == before
-        pictures.all_pictures(folder)
-        assert before.items() <= contents(folder).items()
 
 
 def whole_and_stopped(folder: Path, config: RunConfig, step: int) -> tuple[Path, Path]:

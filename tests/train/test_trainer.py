@@ -97,7 +97,7 @@ class TestRestored:
         original = Trainer(tiny())
         advance_to(original, 240)
         original.drain()
-        original.take_log()
+        original.sums.take()
         advance_to(original, 260)
         saved = {name: value.copy() for name, value in original.arrays().items()}
         rows, first = original.replay_rows()
@@ -110,7 +110,7 @@ class TestRestored:
         for trainer in (original, other):
             advance_to(trainer, 560)
         assert_same_state(other, original)
-        logs = [trainer.take_log() for trainer in (original, other)]
+        logs = [trainer.sums.take() for trainer in (original, other)]
         assert logs[0].keys() == logs[1].keys()
         for name, value in logs[0].items():
             np.testing.assert_array_equal(value, logs[1][name])
@@ -176,26 +176,6 @@ class TestExtended:
         with pytest.raises(ValueError, match=r"steps must be a multiple of block \(20\), got 630"):
             trainer.plan(630)
         assert trainer.config == tiny()
-
-
-def test_a_log_is_the_mean_over_its_blocks_and_empty_before_learning():
-    trainer, blockwise = Trainer(tiny()), Trainer(tiny())
-    advance_to(trainer, 100)
-    trainer.drain()
-    assert trainer.take_log() == {}
-    advance_to(blockwise, 100)
-    blockwise.drain()
-    logs = []
-    for _ in range(3):
-        trainer.advance()
-        blockwise.advance()
-        blockwise.drain()
-        logs.append(blockwise.take_log())
-    trainer.drain()
-    for name, value in trainer.take_log().items():
-        over = np.max if name.endswith("_max") else np.mean
-        np.testing.assert_allclose(value, over([log[name] for log in logs], axis=0), rtol=1e-6)
-    assert trainer.take_log() == {}
 
 
 @pytest.mark.parametrize("error", [EnvError("lost"), KeyboardInterrupt()], ids=["failed", "interrupted"])
@@ -268,6 +248,6 @@ def test_a_second_run_with_the_same_settings_is_not_compiled_again():
     assert programs[0] == programs[1]
 
 
-@pytest.mark.parametrize("other", [{"learning_rate": 1e-2}, {"replay_capacity": 300}, {"seeds": 1}, {"batch_size": 8}])
+@pytest.mark.parametrize("other", [{"learning_rate": 1e-2}, {"replay_capacity": 300}])
 def test_a_run_with_other_settings_has_functions_of_its_own(other: dict[str, Any]):
     assert Trainer(tiny(**other))._learner is not Trainer(tiny())._learner
