@@ -102,7 +102,7 @@ def _collectors(
     return one, many
 
 
-def _timer(collector: Collector | CollectionWorkers, flat: Parameters) -> Callable[[], float]:
+def _timer(collector: Any, flat: Parameters) -> Callable[[], float]:
     """Seconds of a block, with what a training loop does around it."""
     return lambda: seconds(lambda: collector.collect(collector.policy(flat), 0))
 

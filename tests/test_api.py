@@ -27,10 +27,10 @@ from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records import checkpoint
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.replay.log import ReplayLog
 from qpensieve.report.pictures import PICTURES
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
-from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.trainer import Trainer
 from tests.envs import foreign
 from tests.envs.foreign import PointMass
@@ -609,9 +609,8 @@ class TestSaveAndLoad:
         self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         learned.save(tmp_path)
-        monkeypatch.setattr(
-            Checkpointer, "_find_fault", lambda *_: "arrays.npz is missing"
-        )  # as of one that is gone by now
+        found = iter(["a file is missing"])  # as of a checkpoint that is gone by now
+        monkeypatch.setattr(ReplayLog, "verify", lambda *_: next(found, None))
         assert_same(qpensieve.load(tmp_path), learned)  # warnings are errors
 
 

@@ -51,6 +51,30 @@ def complete(run: Any) -> None:
         run.close()
 
 
+def interrupt_at(run: Any, step: int, act: Callable[[], object] = lambda: signal.raise_signal(signal.SIGINT)) -> None:
+    """Have something happen at the end of the block that reaches a step: Ctrl-C, unless told otherwise."""
+    advance = run.session.advance
+
+    def wrapped() -> Any:
+        rows = advance()
+        if run.session.step == step:
+            act()
+        return rows
+
+    run.session.advance = wrapped
+
+
+def stop_at(run: Any, step: int) -> None:
+    """Train until Ctrl-C is pressed at a step."""
+    import pytest
+
+    from qpensieve.train.run import Stopped
+
+    interrupt_at(run, step)
+    with pytest.raises(Stopped, match=f"stopped at step {step:,}; continue with: {run.resume_command}"):
+        complete(run)
+
+
 def words(settings: dict[str, Any]) -> list[str]:
     """The settings as options of the command line."""
     return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -11,8 +11,9 @@ from qpensieve.config import default_config, override, scheduled, spec_of
 from qpensieve.train import alarms
 from qpensieve.train import run as runs
 from qpensieve.train.alarms import Aim, Alarm, Limits
-from qpensieve.train.run import Options, Run
-from tests.train.test_run import interrupt_at, tiny
+from qpensieve.train.run import Options
+from tests.train.kill_run import complete, stop_at
+from tests.train.test_run import tiny
 
 ENTROPY_LIMIT: Any = pytest.approx(-6.9)
 DST = Limits(2, (23.7, -1.0), 0.99)
@@ -95,14 +96,6 @@ def _alarms(path: Path) -> list[dict[str, Any]]:
 def test_a_run_writes_early_alarms_silently_and_does_not_repeat_them_after_a_stop(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
-    def complete(run: Run) -> None:
-        try:
-            run.train()
-        except runs.Stopped:
-            pass
-        finally:
-            run.close()
-
     complete(runs.start(tmp_path / "whole", tiny(), Options()))
     told, shown = _alarms(tmp_path / "whole"), capfd.readouterr()
     entropy = [row for row in told if row["sign"] == "entropy"]
@@ -110,9 +103,7 @@ def test_a_run_writes_early_alarms_silently_and_does_not_repeat_them_after_a_sto
     assert entropy
     assert all(row["value"] < row["limit"] == pytest.approx(0.7) for row in entropy)
     assert "alarm" not in shown.out + shown.err
-    stopped = runs.start(tmp_path / "stopped", tiny(), Options(quiet=True))
-    interrupt_at(stopped, 320)
-    complete(stopped)
+    stop_at(runs.start(tmp_path / "stopped", tiny(), Options(quiet=True)), 320)
     complete(runs.resume(tmp_path / "stopped", Options(quiet=True), print))
     assert _alarms(tmp_path / "stopped") == told
 

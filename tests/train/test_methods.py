@@ -1,6 +1,5 @@
 """Every method through the one loop: stopped and resumed it ends the same; learned, saved, loaded, asked to act."""
 
-import signal
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -32,9 +31,9 @@ from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
-from qpensieve.train.run import Options, Stopped
+from qpensieve.train.run import Options
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, stop_at
 
 QUIET = Options(quiet=True)
 ROOMS = "tests.envs.foreign:Corridor"
@@ -85,17 +84,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: str, step: int, whole: Any, tmp_path: Path):
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
     run = runs.start(tmp_path / "run", tiny(algo), QUIET)
-    advance = run.session.advance
-
-    def interrupted() -> Any:
-        rows = advance()
-        if run.session.step == step:
-            signal.raise_signal(signal.SIGINT)
-        return rows
-
-    run.session.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(Stopped):
-        complete(run)
+    stop_at(run, step)
     resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
     assert resumed.session.step == step
     complete(resumed)

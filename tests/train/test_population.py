@@ -1,7 +1,6 @@
 """PGMORL and PFA through a whole run: what belongs to a member, what the budget buys, what a resumed run ends as."""
 
 import shutil
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.population import PopulationTrainer
-from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.run import Options
 from qpensieve.train.session import DivergedError, EnvFailedError
-from tests.train.kill_run import NEVER, assert_same_run, complete
+from tests.train.kill_run import NEVER, assert_same_run, complete, stop_at
 
 QUIET = Options(quiet=True)
 TINY: dict[str, Any] = {
@@ -75,18 +74,6 @@ def trained(config: RunConfig, iterations: int) -> PopulationTrainer:
     return trainer
 
 
-def interrupt_at(run: Run, step: int) -> None:
-    """Press Ctrl-C at the end of the iteration that reaches `step`."""
-    advance = run.session.advance
-
-    def interrupted() -> None:
-        advance()
-        if run.session.step == step:
-            signal.raise_signal(signal.SIGINT)
-
-    run.session.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
-
-
 class TestRun:
     @pytest.mark.parametrize("algo", METHODS)
     @pytest.mark.parametrize("iteration", [*(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4)), 7])
@@ -94,10 +81,7 @@ class TestRun:
         self, algo: str, iteration: int, whole: Any, tmp_path: Path
     ):
         """In the warm-up, at its end (where tasks are about to be chosen), and in the middle of a generation."""
-        run = runs.start(tmp_path / "run", tiny(algo), QUIET)
-        interrupt_at(run, iteration * 96)
-        with pytest.raises(Stopped):
-            complete(run)
+        stop_at(runs.start(tmp_path / "run", tiny(algo), QUIET), iteration * 96)
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
         assert resumed.session.step == iteration * 96
         complete(resumed)
@@ -114,10 +98,7 @@ class TestRun:
         complete(runs.start(ours, tiny(algo, steps=700), QUIET))
         shutil.copytree(ours, theirs)
         complete(runs.resume(theirs, QUIET, refuse, steps=TINY["steps"]))
-        run = runs.resume(ours, QUIET, refuse, steps=TINY["steps"])
-        interrupt_at(run, 8 * 96)
-        with pytest.raises(Stopped):
-            complete(run)
+        stop_at(runs.resume(ours, QUIET, refuse, steps=TINY["steps"]), 8 * 96)
         with pytest.raises(ValueError, match=f"steps of {algo} may only grow"):  # it is planned for
             runs.resume(ours, QUIET, refuse, steps=TINY["steps"] - 96)
         complete(runs.resume(ours, QUIET, refuse))

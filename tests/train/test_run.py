@@ -26,7 +26,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.folder import EVALUATIONS, LOCK, FolderInUseError, lock
 from qpensieve.report.results import export, read_run
 from qpensieve.train import run as runs
-from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
@@ -37,8 +37,10 @@ from tests.train.kill_run import (
     command,
     complete,
     final_arrays,
+    interrupt_at,
     rows,
     steps_saved,
+    stop_at,
     words,
 )
 
@@ -54,19 +56,6 @@ def refuse(message: str) -> None:
     raise AssertionError(f"unexpected warning: {message}")
 
 
-def interrupt_at(run: Run, step: int, act: Callable[[], object] = lambda: signal.raise_signal(signal.SIGINT)) -> None:
-    """Have something happen in the middle of the run's training: Ctrl-C, unless told otherwise."""
-    advance = run.session.advance
-
-    def wrapped() -> np.ndarray | None:
-        block = advance()
-        if run.session.step == step:
-            act()
-        return block
-
-    run.session.advance = wrapped  # pyright: ignore[reportAttributeAccessIssue]
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on DST2d that nothing disturbed."""
@@ -79,10 +68,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, stopped by Ctrl-C in block 15; its checkpoints are those of the steps 200 and 300."""
     folder = tmp_path_factory.mktemp("runs") / "stopped"
-    run = runs.start(folder, tiny(), QUIET)
-    interrupt_at(run, 300)
-    with pytest.raises(Stopped, match=f"stopped at step 300; continue with: qpensieve resume {folder}"):
-        complete(run)
+    stop_at(runs.start(folder, tiny(), QUIET), 300)
     assert steps_saved(folder) == [200, 300]
     return folder
 
@@ -382,10 +368,7 @@ class TestNothingIsLost:
 def whole_and_stopped(folder: Path, config: RunConfig, step: int) -> tuple[Path, Path]:
     """The same run twice, the second one stopped at a step and resumed."""
     complete(runs.start(folder / "whole", config, QUIET))
-    run = runs.start(folder / "stopped", config, QUIET)
-    interrupt_at(run, step)
-    with pytest.raises(Stopped):
-        complete(run)
+    stop_at(runs.start(folder / "stopped", config, QUIET), step)
     complete(runs.resume(folder / "stopped", QUIET, refuse))
     return folder / "whole", folder / "stopped"
 
@@ -497,10 +480,7 @@ class TestStarted:
 class TestWithoutReplay:
     def test_says_so_refills_and_goes_on(self, tmp_path: Path):
         folder = tmp_path / "run"
-        run = runs.start(folder, tiny(keep_replay="off", steps=500, eval_period=500), QUIET)
-        interrupt_at(run, 200)
-        with pytest.raises(Stopped):
-            complete(run)
+        stop_at(runs.start(folder, tiny(keep_replay="off", steps=500, eval_period=500), QUIET), 200)
         assert not (folder / "replay").exists()
 
         warnings: list[str] = []

@@ -84,7 +84,9 @@ class Checkpointer:
                 raise damage from None
             if saved is None:
                 return None
-            said, lost = [], self._lost_replay(saved)
+            if (lost := self._lost_replay(saved)) is None:  # a run has replaced its checkpoints meanwhile
+                return saved
+            said = []
             if needs_replay:
                 raise CheckpointError(
                     f"{self._folder} cannot continue with the same numbers: its replay is lost ({lost}). Its policies "

@@ -295,7 +295,8 @@ class EvaluationWorkers(_Workers):
         """
         assert not self._asked
         of_seeds = np.split(flat.copy(), np.array(self._edges[1:-1]) * (len(flat) // len(self._job.seeds)))
-        self._asked, self.step = [(part, preferences, episodes) for part in of_seeds], step
+        self._asked += [(part, preferences, episodes) for part in of_seeds]
+        self.step = step
         if any(worker.process.poll() is not None for worker in self.processes):
             self.close()
         with suppress(EnvError):
