@@ -160,7 +160,7 @@ class TestCalibrate:
             calibrate(config_of(ONE_STEP), contrary, 0, np.array([[0.5, 0.5]]), 2)
 
 
-RUN = {**TINY, "checkpoint_seconds": NEVER, "steps": 200, "eval_period": 200, "parameters_period": 100, "first_seed": 3}
+RUN = {**TINY, "checkpoint_seconds": NEVER, "steps": 400, "eval_period": 400, "parameters_period": 100, "first_seed": 3}
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ class TestRun:
         said = capsys.readouterr().out
         found = calibration.load(run / CALIBRATION)
         assert found is not None
-        assert (found.step, found.seeds) == (200, [3, 4])
+        assert (found.step, found.seeds) == (400, [3, 4])
         summary = json.loads((run / "summary.json").read_text())
         assert summary["calibration_steps_per_seed"] == found.environment_steps.tolist()
         per_seed = summary["per_seed"]
@@ -209,13 +209,13 @@ class TestRun:
         assert "is in use" in capsys.readouterr().err
         assert not (run / CALIBRATION).exists()
 
-    @pytest.mark.parametrize(("words", "is_kept"), [(["--steps", "400"], True), (["--start-over"], False)])
+    @pytest.mark.parametrize(("words", "is_kept"), [(["--steps", "600"], True), (["--start-over"], False)])
     def test_a_run_that_goes_on_keeps_it_but_its_tables_do_not(self, words: list[str], is_kept: bool, run: Path):
         cli.main(["calibrate", str(run), "--episodes", "24", "--quiet"])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(pictures, "draw_pictures", lambda folder: [])
             cli.main(["resume", str(run), *words, "--quiet"])
         assert (run / CALIBRATION).exists() == is_kept
-        is_same_step = json.loads((run / "summary.json").read_text())["step"] == 200
+        is_same_step = json.loads((run / "summary.json").read_text())["step"] == 400
         assert "--steps" not in words or not is_same_step
         assert "UT calibrated" not in json.loads((run / "summary.json").read_text())["per_seed"]

@@ -471,9 +471,8 @@ class TestStarted:
             np.testing.assert_array_equal(value, final[name if name.startswith("policy/") else f"state.agent{name}"])
 
     def test_full_evaluations_in_between_are_made_once_and_kept_over_a_stop(self, tmp_path: Path):
-        config = tiny(steps=200, eval_period=100, full_eval_period=100, parameters_period=100)
-        whole, stopped = whole_and_stopped(tmp_path, config, 160)
-        assert evaluations.load(whole / EVALUATIONS).full_steps.tolist() == [100, 200]
+        whole, stopped = whole_and_stopped(tmp_path, tiny(steps=400, full_eval_period=200), 260)
+        assert evaluations.load(whole / EVALUATIONS).full_steps.tolist() == [200, 400]
         assert_same_run(stopped, whole)
 
 

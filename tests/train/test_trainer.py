@@ -76,10 +76,10 @@ def test_there_is_one_gradient_step_for_every_environment_step_after_the_random_
 
 @pytest.mark.parametrize("domain", ["DST2d", pytest.param("Hopper2d", marks=pytest.mark.slow)])
 def test_a_seed_does_not_depend_on_the_others(domain: str, monkeypatch: pytest.MonkeyPatch):
-    """One compiled program: in both trainers seed 1 has the same row, the others do not."""
-    one = Trainer(tiny(domain, seeds=3))
-    monkeypatch.setattr(RunConfig, "seed_list", property(lambda self: [7, 1, 9]))
-    other = Trainer(tiny(domain, seeds=3))
+    """One compiled program: in both trainers seed 1 has the same row, the other does not."""
+    one = Trainer(tiny(domain))
+    monkeypatch.setattr(RunConfig, "seed_list", property(lambda self: [7, 1]))
+    other = Trainer(tiny(domain))
     for _ in range(12):
         rows, others = one.advance(), other.advance()
         np.testing.assert_array_equal(rows[1], others[1])
