@@ -14,6 +14,7 @@ import pytest
 from qpensieve.algos import mosac
 from qpensieve.callbacks import StopTraining
 from qpensieve.config import RunConfig, default_config, override
+from qpensieve.config import RunConfig, override
 from qpensieve.console import LEARNING, Progress
 from qpensieve.envs import DOMAINS
 from qpensieve.errors import EnvError
@@ -22,7 +23,7 @@ from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.records.log import MetricsLog
 from qpensieve.train import run as runs
 from qpensieve.train import trainer as trainers
-from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.run import Options, Run
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, spare_cores
 from qpensieve.train.workers import EvaluationJob, EvaluationWorkers
@@ -177,19 +178,6 @@ class TestRuns:
         taken = slowly(run)
         complete(run)
         assert taken == [220, 420]
-        assert_same_run(tmp_path / "run", foreground)
-
-    def test_a_callback_stops_it_when_it_is_told(self, foreground: Path, tmp_path: Path):
-        class Enough:
-            def on_evaluation(self, step: int, evaluation: Any) -> None:
-                raise StopTraining
-
-        run = runs.start(tmp_path / "run", tiny(checkpoint_seconds=0.0), QUIET)
-        slowly(run)
-        run.callbacks = runs.Callbacks([Enough()])
-        with pytest.raises(Stopped, match=r"stopped by .*Enough at step 220"):
-            complete(run)
-        complete(runs.resume(tmp_path / "run", QUIET, refuse))
         assert_same_run(tmp_path / "run", foreground)
 
     def test_a_callback_that_fails_twice_still_leaves_the_run_saved(self, foreground: Path, tmp_path: Path):

@@ -152,8 +152,6 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: str, 
     action = agent.predict(obs, lam, seed=1)
     assert action.shape == (5, 2)
     assert np.abs(action).max() <= 1.0
-    np.testing.assert_array_equal(agent.predict(obs[3], lam, seed=1), agent.predict(obs[3:4], lam, seed=1)[0])
-    np.testing.assert_allclose(agent.predict(obs[3], lam, seed=1), action[3], atol=1e-6)  # BLAS may round them apart
     sampled = [agent.predict(obs, lam, deterministic=False, generator=np.random.default_rng(1)) for _ in range(2)]
     np.testing.assert_array_equal(*sampled)
     agent.save(tmp_path / "agent")

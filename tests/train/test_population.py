@@ -176,9 +176,7 @@ class TestMembers:
             sample = Member(sample.state, PopulationTrainer(config)._members().moments)
         samples = type(ours.searches[0].samples)(sample, ours._objs[0].copy(), ours._node[0].copy())
         search_state = ours.searches[0]
-        ours._searches[0] = type(search_state)(
-            search_state.reference, search_state.archive, search_state.graph, samples
-        )
+        ours.searches[0] = type(search_state)(search_state.reference, search_state.archive, search_state.graph, samples)
         ours._propose = lambda i: stay(ours, np.array([OWN, 1, OWN]))  # pyright: ignore[reportAttributeAccessIssue]
         theirs._propose = lambda i: stay(theirs, np.full(3, OWN))  # pyright: ignore[reportAttributeAccessIssue]
         for one in (ours, theirs):

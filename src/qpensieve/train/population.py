@@ -58,7 +58,11 @@ class PopulationTrainer(Session):
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
         self._try_reset()
-        self._make_lanes()
+        seeds = lane_seeds(self._places, self._cfg.ppo.num_lanes)
+        lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
+        self._collector = RolloutCollector(lanes, self._places, self._cfg.ppo)
+        episodes = self._cfg.stages.fitness_episodes
+        self._fitness = Fitness(config.domain, self._places, episodes, config.num_threads, config.max_eval_steps)
         self._learner = ppo.Learner(self._cfg.ppo, self.spec, self._places)
         self._state = self._learner.init()
         self._moments = ppo.standard(len(self._places), self.spec.obs_size + self.spec.num_objectives)
@@ -68,7 +72,8 @@ class PopulationTrainer(Session):
         self._objs: Float64[np.ndarray, "seed n d"] = np.zeros((*per_task, self.spec.num_objectives))
         size = len(self._kept()[0])
         empty = pgmorl.empty_search(self.reference, size, self._members())
-        self._searches = [empty for _ in config.seed_list]
+        self.searches = [empty for _ in config.seed_list]
+        """Result of every seed so far."""
         self.record = records.empty(self.reference, config.seeds, self.num_tasks)
         self.generation = self._generation_start = 0
         self._boundary = self._collector.state()
@@ -87,20 +92,11 @@ class PopulationTrainer(Session):
         """Number of iterations that are done."""
         return self.step // self.block
 
-    @property
-    def searches(self) -> list[Search]:
-        """Result of every seed so far."""
-        return self._searches
-
-    @property
-    def generation_length(self) -> int:
-        """Iterations of the stage that runs now."""
-        stages = self._cfg.stages
-        return stages.warmup_iterations if self.generation == 0 else stages.generation_iterations
-
     def advance(self) -> None:
         """Train every task of every seed for one iteration."""
-        if self.iteration == self._generation_start + self.generation_length:
+        stages = self._cfg.stages
+        length = stages.warmup_iterations if self.generation == 0 else stages.generation_iterations
+        if self.iteration == self._generation_start + length:
             self._begin_generation()
         if self.iteration == 0:
             self._measure_first()
@@ -148,19 +144,19 @@ class PopulationTrainer(Session):
         self.record = records.append_iteration(self.record, self._objs, self._lam, self.generation, steps)
         is_sampled = (self.iteration - self._generation_start) % stages.generation_iterations == 0
         members = self._members() if is_sampled else None
-        for i, search in enumerate(self._searches):
+        for i, search in enumerate(self.searches):
             own = slice(i * num, (i + 1) * num)
             new = Archive(self._objs[i], kept[own], np.full(num, self.iteration), self._lam[i])
             search = replace(search, archive=search.archive.updated(new, self.reference))
             if members is not None:
                 search = self._sample(i, search, jax.tree.map(lambda x, own=own: x[own], members))
-            self._searches[i] = search
+            self.searches[i] = search
 
     def _log(self, info: Infos) -> None:
         """Log an iteration: the values of the device per member, those of the archives per seed."""
         of_archives = {
-            "archive_hv": [search.hypervolume for search in self._searches],
-            "archive_size": [len(search.archive.objs) for search in self._searches],
+            "archive_hv": [search.hypervolume for search in self.searches],
+            "archive_size": [len(search.archive.objs) for search in self.searches],
         }
         self.sums.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
 
@@ -177,7 +173,7 @@ class PopulationTrainer(Session):
         members, num = self._members(), self.num_tasks
         proposals = [self._propose(i) for i in range(self.config.seeds)]
         starts = self._objs.copy()
-        for i, (tasks, search) in enumerate(zip(proposals, self._searches, strict=True)):
+        for i, (tasks, search) in enumerate(zip(proposals, self.searches, strict=True)):
             for task in np.flatnonzero(tasks.source != OWN).tolist():
                 row, member = tasks.source[task], i * num + task
                 for mine, theirs in zip(jax.tree.leaves(members), jax.tree.leaves(search.samples.members), strict=True):
@@ -197,7 +193,7 @@ class PopulationTrainer(Session):
         cfg = self._cfg
         if isinstance(cfg, PgmorlConfig):
             stream = generator(self.config.seed_list[i], Purpose.CANDIDATES, self.generation)
-            return pgmorl.propose(cfg, self._searches[i], self._lam[i], stream)
+            return pgmorl.propose(cfg, self.searches[i], self._lam[i], stream)
         lam = pgmorl.sliding_preferences(cfg.stages, self.iteration, self.num_iterations, self._grid[:, 0])
         return Tasks(np.full(len(lam), OWN), lam, np.full_like(lam, np.nan))
 
@@ -207,11 +203,11 @@ class PopulationTrainer(Session):
         self.record = records.append_iteration(
             records.empty(self.reference, self.config.seeds, self.num_tasks), self._objs, self._lam, 0, steps
         )
-        for i, search in enumerate(self._searches):
+        for i, search in enumerate(self.searches):
             none = np.full(self.num_tasks, -1)
             empty = prediction.empty_graph(self.spec.num_objectives)
             graph, self._node[i] = prediction.add_nodes(empty, self._lam[i], self._objs[i], none)
-            self._searches[i] = replace(search, graph=graph)
+            self.searches[i] = replace(search, graph=graph)
 
     def _measure(
         self, kept: Float32[np.ndarray, "member parameters"], number: int
@@ -223,7 +219,7 @@ class PopulationTrainer(Session):
 
     def policies_of(self, i: int) -> Policies:
         """Return objectives and policies of one seed's archive, or of its members while the archive is empty."""
-        archive = self._searches[i].archive
+        archive = self.searches[i].archive
         if len(archive.objs):
             return Policies(archive.objs, archive.policies)
         num = self.num_tasks
@@ -235,7 +231,7 @@ class PopulationTrainer(Session):
 
     def search_record(self) -> SearchRecord:
         """Return the record of the search, for the run folder."""
-        return pgmorl.complete(self.record, self._searches)
+        return pgmorl.complete(self.record, self.searches)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return networks and statistics of all members, and the archives."""
@@ -246,7 +242,7 @@ class PopulationTrainer(Session):
     def arrays(self) -> dict[str, np.ndarray]:
         """Return everything that changes, as of the end of the newest iteration, by name."""
         arrays = tree_to_arrays(self._members(), "member") | self._boundary
-        for i, search in enumerate(self._searches):
+        for i, search in enumerate(self.searches):
             arrays |= pgmorl.search_to_arrays(search, f"search/{i}/")
         arrays |= pgmorl.record_to_arrays(self.record, "record/")
         arrays |= self.sums.arrays() | self.policy_arrays()
@@ -263,7 +259,7 @@ class PopulationTrainer(Session):
         self._collector.restore(arrays)
         self._boundary = self._collector.state()
         one = self._members()
-        self._searches = [
+        self.searches = [
             pgmorl.search_from_arrays(arrays, f"search/{i}/", self.reference, one) for i in range(self.config.seeds)
         ]
         self.record = pgmorl.record_from_arrays(arrays, "record/", self.record)
@@ -292,15 +288,6 @@ class PopulationTrainer(Session):
                     lanes.reset()
                 finally:
                     lanes.close()
-
-    def _make_lanes(self) -> None:
-        config, cfg = self.config, self._cfg
-        seeds = lane_seeds(self._places, cfg.ppo.num_lanes)
-        lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
-        self._collector = RolloutCollector(lanes, self._places, cfg.ppo)
-        self._fitness = Fitness(
-            config.domain, self._places, cfg.stages.fitness_episodes, config.num_threads, config.max_eval_steps
-        )
 
     def _members(self) -> Member:
         """Return all members on the host, as copies."""

@@ -69,7 +69,12 @@ class Trainer(Session):
         self._learner = _make_learner(self)
         self.collector = _make_collector(self)
         self.evaluation_workers = _make_evaluation_workers(self)
-        self._begin()
+        try:
+            with environment_errors("at its first reset"):
+                self.collector.start()
+        except EnvFailedError:
+            self.close()
+            raise
         self._slots = Slots(
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
         )
@@ -112,15 +117,6 @@ class Trainer(Session):
     @property
     def block_number(self) -> int:
         return self.step // self.config.block
-
-    def _begin(self) -> None:
-        """Start the first episodes."""
-        try:
-            with environment_errors("at its first reset"):
-                self.collector.start()
-        except EnvFailedError:
-            self.close()
-            raise
 
     def advance(self) -> Rows:
         """Collect one block and hand it to the device; returns the rows of the block."""
