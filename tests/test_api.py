@@ -754,7 +754,7 @@ class TestLoadOfAClass:
             kind.load(saved)
 
     def test_what_is_no_agent_is_refused(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):
+        with pytest.raises(FileNotFoundError, match="is not a run folder"):
             QPensieve.load(tmp_path)
 
 

@@ -23,7 +23,7 @@ from qpensieve.console import Progress, Workload
 from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.envs.episodes import FULL_EPISODES
-from qpensieve.errors import MissingFileError, UserError
+from qpensieve.errors import UserError
 from qpensieve.front import Axis, Bound, Choice, Front, measure
 from qpensieve.keywords import Keywords
 from qpensieve.methods import Method, register_method
@@ -122,9 +122,7 @@ class Agent:
         """
         source = Path(path)
         finish_save(source)
-        if not (source / folder.CONFIG).exists():
-            why = folder.why_no_run(source)
-            raise MissingFileError(f"{source} is neither a saved agent nor a run folder: {why}")
+        folder.check_run(source)
         config = configs.load(source / folder.CONFIG, trust)
         kind = cls._kind(config.algo, source)
         session = open_session(config)

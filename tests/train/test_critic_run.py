@@ -80,9 +80,7 @@ def test_what_cannot_be_measured_is_said(folder: Path, tmp_path: Path):
         measure_run(folder, steps=(20, 25), sampling=FEW)
     with pytest.raises(ValueError, match=r"preference '0.5,0.6': preference must sum to 1"):
         measure_run(folder, preferences=["0.5,0.6"], sampling=FEW)
-    with pytest.raises(
-        FileNotFoundError, match=r"must be a run folder or a saved agent, but it holds one \(run\): name"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"is not a run folder: it holds one \(run\): name"):
         measure_run(tmp_path)
     shutil.rmtree(folder / "parameters")
     shutil.rmtree(folder / "checkpoints")

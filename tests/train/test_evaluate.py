@@ -10,7 +10,6 @@ import pytest
 from qpensieve.config import default_config, override
 from qpensieve.envs import DOMAINS
 from qpensieve.preferences import check_preference, test_table
-from qpensieve.records.scores import summarize
 from qpensieve.train import evaluate as evaluation
 from qpensieve.train.evaluate import curve_preferences, evaluate, foreign_lanes, protocols
 from qpensieve.train.loop import open_session

@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import mosac
-from qpensieve.callbacks import StopTraining
 from qpensieve.config import RunConfig, default_config, override
-from qpensieve.config import RunConfig, override
 from qpensieve.console import LEARNING, Progress
 from qpensieve.envs import DOMAINS
 from qpensieve.errors import EnvError
 from qpensieve.learning.acting import num_parameters
-from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.records.log import MetricsLog
 from qpensieve.train import run as runs
 from qpensieve.train import trainer as trainers

@@ -6,12 +6,6 @@ import numpy as np
 import pytest
 
 from qpensieve.config import check, default_config, override
-from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.envs.deep_sea import VALUES
-from qpensieve.learning.streams import LaneNoise
-from qpensieve.train.collect import Collector
-from qpensieve.train.workers import CollectionWorkers
-from qpensieve.config import check, override
 from tests.train.kill_run import TINY
 from tests.train.test_trainer import Trainer, advance_to, assert_same_state, tiny
 

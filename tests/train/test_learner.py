@@ -32,8 +32,9 @@ from tests.algos.problem import (
 )
 from tests.rounding import assert_same_to_rounding
 
-CFG = QPensieveConfig(replace(SAC, batch_size=8), num_preferences=3, num_snapshots=2, push_after=0, push_period=10)
-CAPACITY, BLOCK = 20, 5
+CFG = QPensieveConfig(replace(SAC, batch_size=8), num_preferences=3, num_snapshots=2, push_after=0, push_period=4)
+CAPACITY, BLOCK, HALF = 20, 4, 2
+"""Tests share the programs of a block and of half a block."""
 SEEDS = (4, 1, 9)
 WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_size)
 
@@ -83,7 +84,7 @@ def test_a_seed_among_others_is_the_same_as_alone():
     for seeds, results in ((SEEDS, together), (SEEDS[:1], alone)):
         rows = _stacked(seeds, num=CAPACITY)
         state = learner.write(learner.init(jnp.asarray(seeds)), Block(rows))
-        results += learner.learn(state, Block(rows[:, :2]))
+        results += learner.learn(state, Block(rows[:, :HALF]))
     assert_same_to_rounding(jax.tree.map(lambda leaf: leaf[:1], together), alone)
 
 
@@ -101,10 +102,10 @@ def test_updates_in_one_call_are_the_updates_of_as_many_calls():
     """The replay is full, and every block writes again what lies there, so that all calls sample the same rows."""
     learner, rows = _learner(), _stacked(SEEDS, num=CAPACITY)
     full = lambda: learner.write(learner.init(jnp.asarray(SEEDS)), Block(rows))
-    together, _, long_info = learner.learn(full(), Block(rows[:, :4]))
+    together, _, long_info = learner.learn(full(), Block(rows[:, :BLOCK]))
     short, infos = full(), []
-    for k in (0, 2):
-        short, _, short_info = learner.learn(short, Block(rows[:, k : k + 2]))
+    for k in (0, HALF):
+        short, _, short_info = learner.learn(short, Block(rows[:, k : k + HALF]))
         infos.append(short_info)
     np.testing.assert_array_equal(together.replay.rows, rows)
     assert_same_to_rounding(short, together)
@@ -120,12 +121,12 @@ def test_several_updates_per_row_are_those_of_a_longer_block_on_the_same_replay(
     """The replay is full, and what is written again lies there already."""
     learner, twice, rows = _learner(), _learner(ratio=2), _stacked(SEEDS, num=CAPACITY)
     full = lambda: learner.write(learner.init(jnp.asarray(SEEDS)), Block(rows))
-    long, *_ = learner.learn(full(), Block(rows[:, : 2 * BLOCK]))
-    short, _, info = twice.learn(full(), Block(rows[:, :BLOCK]))
-    assert short.num_updates.tolist() == [2 * BLOCK] * 3
+    long, *_ = learner.learn(full(), Block(rows[:, :BLOCK]))
+    short, _, info = twice.learn(full(), Block(rows[:, :HALF]))
+    assert short.num_updates.tolist() == [BLOCK] * 3
     assert_trees_close(short.agent, long.agent, 1e-5)
     assert int(short.agent.snapshots.filled[0].sum()) == 1
-    assert short.replay.written.tolist() == [CAPACITY + BLOCK] * 3
+    assert short.replay.written.tolist() == [CAPACITY + HALF] * 3
     assert np.isfinite(info["critic_gradient_max"]).all()
 
 
@@ -147,7 +148,7 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
         if i + 1 in (BLOCK, 2 * BLOCK):
             by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(i + 1))
     assert_trees_close(second(state.agent), by_hand, 1e-5)
-    assert by_hand.snapshots.filled.tolist() == [True, False]
+    assert by_hand.snapshots.filled.all()
 
 
 def test_updates_and_rows_are_counted():

@@ -25,7 +25,6 @@ from qpensieve.envs.deep_sea import FRONT
 from qpensieve.learning.losses import flatten
 from qpensieve.methods import METHODS as ALL
 from qpensieve.methods import make_algorithm
-from qpensieve.preferences import sac_preferences
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report.summary import format_summary, summarize_run

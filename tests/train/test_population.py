@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from qpensieve import cli
-from qpensieve.config import RunConfig, check, default_config, override
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.population import pgmorl, ppo

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from qpensieve.errors import FileInTheWayError, ShownError, UserFileError, file_errors
+from qpensieve.errors import FileInTheWayError, MissingFileError, ShownError, UserFileError, file_errors
 
 CONFIG = "config.json"
 """The configuration of the run."""
@@ -79,6 +79,12 @@ def why_no_run(path: Path) -> str:
     more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
     holds = f"it holds {'several' if len(runs) > 1 else 'one'} ({', '.join(runs[:SHOWN])}{more})"
     return f"{holds}: name {'one of them' if len(runs) > 1 else path / runs[0]}"
+
+
+def check_run(path: Path) -> None:
+    """Raise MissingFileError if a path is no run folder and no saved agent."""
+    if not (path / CONFIG).is_file():
+        raise MissingFileError(f"{path} is not a run folder: {why_no_run(path)}")
 
 
 def check_out(out: Path, example: str) -> None:

@@ -14,7 +14,7 @@ from jaxtyping import Float64
 from qpensieve.envs.deep_sea import ExactFront
 from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.envs.registry import Domain, find_domain
-from qpensieve.errors import MissingFileError, UserError, make_folder
+from qpensieve.errors import UserError, make_folder
 from qpensieve.preferences import test_table
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import critic_errors, evaluations
@@ -31,7 +31,7 @@ from qpensieve.records.folder import (
     PROVENANCE,
     SEARCH,
     check_out,
-    why_no_run,
+    check_run,
 )
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.records.search import SearchRecord
@@ -292,8 +292,7 @@ def read_run(path: Path, report: Path | None = None) -> RunResults:
             run = RunResults(path, content["config"], content.get("provenance") or {}, content, report)
             _check(run.config)
         return run
-    if not (path / CONFIG).is_file():
-        raise MissingFileError(f"{path} is not a run folder: {why_no_run(path)}")
+    check_run(path)
     config = read_object(path / CONFIG)
     with interpreting(path / CONFIG, "a configuration"):
         _check(config)

@@ -18,7 +18,7 @@ from qpensieve.config import RunConfig
 from qpensieve.console import DONE, Progress, Workload
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.episodes import play
-from qpensieve.errors import MissingFileError, UserError
+from qpensieve.errors import UserError
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.machine import available_cores
 from qpensieve.records import calibration as files
@@ -276,8 +276,7 @@ def calibrate_run(
     source: Path, episodes: int, trust: bool, say: Callable[[str], None], quiet: bool
 ) -> tuple[Calibration, Path]:
     """Calibrate the newest policies of a run or saved agent; returns the calibration and the file it was written to."""
-    if not (source / folder.CONFIG).exists():
-        raise MissingFileError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
+    folder.check_run(source)
     out = source / folder.CALIBRATION
     check_can_write(out)
     held = lock(source)

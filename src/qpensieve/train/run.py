@@ -17,7 +17,7 @@ from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Progress, Workload, format_count
 from qpensieve.envs import code_of
-from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
+from qpensieve.errors import FileInTheWayError, UserError, make_folder
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.files import save_record
@@ -369,8 +369,7 @@ def resume(
     Raises:
         CheckpointError: The run has results, but no checkpoint to continue from.
     """
-    if not (path / folder.CONFIG).exists():
-        raise MissingFileError(f"{path} is not a run folder: {folder.why_no_run(path)}")
+    folder.check_run(path)
     with ExitStack() as opened:
         held = lock(path)
         opened.callback(held.close)

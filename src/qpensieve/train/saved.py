@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve import config as configs
-from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
+from qpensieve.errors import FileInTheWayError, UserError, make_folder
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.interface import Algorithm
 from qpensieve.learning.losses import flatten
@@ -49,8 +49,7 @@ class SavedPolicies:
     """
 
     def __init__(self, source: Path, trust: bool = False):
-        if not (source / folder.CONFIG).exists():
-            raise MissingFileError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
+        folder.check_run(source)
         self.source = source
         self.config = configs.load(source / folder.CONFIG, trust)
         self.spec = configs.spec_of(self.config)
