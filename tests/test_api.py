@@ -374,8 +374,9 @@ class TestEnvironmentsWithoutAName:
                 agent.save(tmp_path / "agent")
             with pytest.raises(ValueError, match="must have a name to be saved"):
                 runs.start(tmp_path / "run", agent.config, runs.Options(quiet=True))
+            if source is sources[0]:
+                assert np.isfinite(agent.learn(120).returns(LAM, episodes=1)).all()
         assert list(tmp_path.iterdir()) == []
-        assert np.isfinite(agent.learn(120).returns(LAM, episodes=1)).all()
 
     def test_two_functions_of_one_name_are_two_environments(self):
         makers = [lambda kind=kind: kind() for kind in (PointMass, foreign.NoRewardSpace)]

@@ -1,8 +1,12 @@
-"""What describes this machine, and how many threads BLAS may use."""
+"""What describes this machine, how many threads BLAS may use, flags of the compiler, and compiled programs on disk."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
+import jax
 import pytest
 
 from qpensieve import machine
@@ -47,6 +51,7 @@ def test_cards_are_those_that_the_process_may_see(monkeypatch, tmp_path: Path):
 
 def test_the_processor_has_a_name_where_there_is_no_file_that_says_it(monkeypatch):
     assert machine.processor()
+    assert machine.accelerator()
 
     def fail(_: Path) -> str:
         raise FileNotFoundError
@@ -54,10 +59,6 @@ def test_the_processor_has_a_name_where_there_is_no_file_that_says_it(monkeypatc
     monkeypatch.setattr(Path, "read_text", fail)
     monkeypatch.setattr("platform.processor", lambda: "arm")
     assert machine.processor() == "arm"
-
-
-def test_the_accelerator_has_a_name():
-    assert machine.accelerator()
 
 
 def test_blas_has_one_thread_until_all_have_left():
@@ -72,3 +73,105 @@ def test_blas_has_one_thread_until_all_have_left():
         assert blas._get() == 1
     assert blas._get() == threads
     blas._set(given)
+
+
+PROGRAM = """
+import os, sys
+import qpensieve.api, qpensieve.cli
+assert "XLA_FLAGS" not in os.environ  # importing sets none
+import jax, jax.numpy as jnp
+from qpensieve import machine
+
+own, file = sys.argv[1:]
+jax.config.update("jax_compilation_cache_dir", own)
+machine.keep_compiled()
+assert jax.config.jax_compilation_cache_dir == own  # JAX's own folder stays
+jax.config.update("jax_compilation_cache_dir", None)
+chosen = os.environ["QPENSIEVE_CACHE"]
+for no_folder in ("off", file):
+    os.environ["QPENSIEVE_CACHE"] = no_folder
+    machine.keep_compiled()
+    assert jax.config.jax_compilation_cache_dir is None, no_folder
+os.environ["QPENSIEVE_CACHE"] = chosen
+machine.WORTH_KEEPING_SECONDS = 0.0
+machine.keep_compiled()
+print(jax.config.jax_compilation_cache_dir)
+print(float(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones((7, 7)))[0, 0]))
+"""
+
+
+def test_a_second_process_reads_what_the_first_compiled_unless_that_is_turned_off(tmp_path: Path):
+    (tmp_path / "file").write_text("mine")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_COMPILATION", "XLA_FLAGS"))}
+    given = kept | {"JAX_PLATFORMS": "cpu", "QPENSIEVE_CACHE": str(tmp_path / "cache"), "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "own"), str(tmp_path / "file")]
+    start = lambda: subprocess.run(command, env=given, capture_output=True, text=True, check=True).stdout.split()
+    entries = lambda: {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*-cache")}
+    folder, first = start()
+    assert Path(folder).parent == tmp_path / "cache" / "compiled"
+    written = entries()
+    assert written
+    assert start() == [folder, first]
+    assert entries() == written
+    assert (tmp_path / "file").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "file"]
+
+
+def test_the_folder_is_below_the_users_cache_and_bound_to_jax_and_processor(monkeypatch, tmp_path: Path):
+    monkeypatch.delenv("QPENSIEVE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(machine, "features", lambda: "avx2")
+    here = machine.cache_folder()
+    monkeypatch.setattr(machine, "features", lambda: "avx2 avx512f")
+    there = machine.cache_folder()
+    assert here is not None
+    assert there is not None
+    assert here.parent == there.parent == tmp_path / "qpensieve" / "compiled"
+    assert here != there
+
+
+def test_the_oldest_files_go_first(tmp_path: Path):
+    for age, name in enumerate(("newest", "middle", "oldest")):
+        (tmp_path / name).write_bytes(bytes(100))
+        os.utime(tmp_path / name, (1_000_000 - age, 1_000_000 - age))
+    machine.shrink(tmp_path, 300)
+    assert len(list(tmp_path.iterdir())) == 3
+    machine.shrink(tmp_path, 299)
+    assert {path.name for path in tmp_path.iterdir()} == {"newest", "middle"}
+    machine.shrink(tmp_path, 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_of_updates_are_for_gpus_and_leave_the_users_flags_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    assert machine.options_of_updates() is None
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert machine.options_of_updates() == machine.GPU_OPTIONS  # this version of JAX knows all of them
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_graph_min_graph_size=5 --xla_gpu_enable_command_buffer=")
+    assert machine.options_of_updates() == {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+
+
+def test_an_option_that_jax_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    known = {"xla_gpu_graph_min_graph_size": "1"}
+    wrong = {"xla_gpu_removed_in_1_0": "1", "xla_gpu_command_buffer_scheduling_mode": "NO_SUCH_MODE"}
+    monkeypatch.setattr(machine, "GPU_OPTIONS", known | wrong)
+    assert machine.options_of_updates() == known
+
+
+@pytest.mark.parametrize(
+    ("flags", "backend", "options"),
+    [
+        ("", "cpu", {"xla_backend_optimization_level": 1}),
+        ("--xla_backend_optimization_level=0", "cpu", None),
+        ("", "gpu", None),
+    ],
+    ids=["on a CPU", "the user's level", "on a GPU"],
+)
+def test_a_program_that_runs_once_is_compiled_quickly(
+    monkeypatch: pytest.MonkeyPatch, flags: str, backend: str, options: Any
+):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert machine.options_to_run_once() == options
