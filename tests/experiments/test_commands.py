@@ -44,14 +44,11 @@ def run(*words: str) -> None:
     main(list(words))
 
 
-def test_list_names_every_artefact(capsys: pytest.CaptureFixture[str]):
+def test_list_plan_and_status_name_runs_and_costs(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     run("paper", "list")
     text = capsys.readouterr().out
     assert "push-interval" in text
     assert "79 runs in all" in text
-
-
-def test_plan_and_status_name_runs_and_costs(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     words = ("envelope", "--only", "DST2d", "--out", str(tmp_path))
     run("paper", "plan", *words)
     text = capsys.readouterr().out

@@ -81,6 +81,7 @@ def test_on_a_terminal_the_table_is_drawn_over_itself(monkeypatch: pytest.Monkey
 
 def test_elsewhere_a_line_is_written_when_something_changes():
     out = io.StringIO()
+    Table(out, is_quiet=True).show(ROWS)
     table = Table(out)
     table.show([row("a", "waiting")])
     assert out.getvalue() == ""
@@ -105,9 +106,3 @@ def test_runs_that_were_done_before_have_one_line_together():
         table.show([row("a", "done", 1000), row("b", "done", 1000), row("c", "waiting")])
     table.show([row("a", "done", 1000), row("b", "done", 1000), row("c", "done", 1000)])
     assert out.getvalue().splitlines() == ["2 of 3 done  1 waiting", "c: done  (3 of 3 done)"]
-
-
-def test_a_quiet_table_says_nothing():
-    out = io.StringIO()
-    Table(out, is_quiet=True).show(ROWS)
-    assert out.getvalue() == ""

@@ -1,6 +1,6 @@
 """The loop over run folders, with workers that only pretend; and the pool of this machine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from qpensieve.records.files import write_json
 from qpensieve.records.folder import CHECKPOINTS, SUMMARY, WORKER_LOG, LinkError, lock
 
 Work = Callable[[Path], int]
+Pool = Callable[..., Local]
 
 
 @pytest.fixture(autouse=True)
@@ -174,98 +175,96 @@ def test_nothing_is_started_where_one_task_cannot_run(task: Callable[..., Task])
     assert engine.started == []
 
 
-SHOW = ("sh", "-c", 'for folder; do :; done; env >"$folder/environment"', "sh")
-"""A worker that notes its environment in its folder, the last of its words."""
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    """Makes pools of workers that run a script; `$folder` is their run folder."""
+    made: list[Local] = []
+
+    def make(script: str = "true", **limits: Any) -> Local:
+        made.append(Local(program=("sh", "-c", f"for folder; do :; done; {script}", "sh"), **limits))
+        return made[-1]
+
+    yield make
+    for engine in made:
+        engine.close()
 
 
 class TestLocal:
-    def wait(self, job: LocalJob) -> Ended:
-        job.process.wait(20)
-        ended = job.poll()
-        assert ended is not None
-        return ended
-
-    def start(self, engine: Local, path: Path, num: int, seeds: int = 5) -> list[LocalJob]:
+    def start(self, engine: Local, path: Path, num: int = 1, seeds: int = 5) -> list[LocalJob]:
         """Start as many of `num` runs as there is room for."""
         waiting = [Task(path / str(i), RunConfig("DST2d", seeds=seeds)) for i in range(num)]
         for one in waiting:
             one.folder.mkdir(parents=True, exist_ok=True)
         return engine.start(waiting)
 
-    def variables(self, engine: Local, path: Path, num: int, seeds: int, *names: str) -> list[str]:
-        """Variables of all workers that are started before the engine is full."""
-        found = []
-        for i, job in enumerate(self.start(engine, path, num, seeds)):
-            self.wait(job)
-            lines = (path / str(i) / "environment").read_text().splitlines()
-            values = dict(line.split("=", 1) for line in lines if "=" in line)
-            found.append(" ".join(values[name] for name in names))
-        return found
+    def wait(self, job: LocalJob) -> Ended:
+        job.process.wait(20)
+        ended = job.poll()
+        assert ended is not None
+        return ended
 
-    def test_says_how_a_worker_died_and_keeps_what_it_said(self, tmp_path: Path):
-        engine = Local(cores=1, gpus=[], program=("sh", "-c", "echo 'no such module' >&2; kill -9 $$", "sh"))
+    def test_says_how_a_worker_died_and_keeps_what_it_said(self, tmp_path: Path, pool: Pool):
+        engine = pool("echo 'no such module' >&2; kill -9 $$", cores=1, gpus=[])
         (job,) = self.start(engine, tmp_path, 2)
         assert self.wait(job) == Ended(-9, "was killed by SIGKILL")
         assert (tmp_path / "0" / WORKER_LOG).read_text().endswith("\nno such module\n")
         assert len(self.start(engine, tmp_path, 2)) == 1  # there is room again
-        engine.close()
-
-    def test_output_goes_through_no_link(self, tmp_path: Path):
-        (tmp_path / "0").mkdir()
+        (tmp_path / "0" / WORKER_LOG).unlink()
         (tmp_path / "0" / WORKER_LOG).symlink_to(tmp_path / "elsewhere")
         with pytest.raises(LinkError):
-            self.start(Local(cores=1, gpus=[], program=SHOW), tmp_path, 1)
+            self.start(pool(cores=1, gpus=[]), tmp_path)
         assert not (tmp_path / "elsewhere").exists()
 
-    def test_ends_its_workers_by_the_end_of_their_input(self, tmp_path: Path):
-        engine = Local(cores=1, gpus=[], program=("sh", "-c", f"cat >/dev/null; touch {tmp_path}/saved", "sh"))
-        self.start(engine, tmp_path, 1)
-        engine.close()
+    def test_ends_its_workers_by_the_end_of_their_input_or_kills_them(
+        self, tmp_path: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    ):
+        for script, code in ((f"cat >/dev/null; touch {tmp_path}/saved", 0), ("exec sleep 100", -9)):
+            engine = pool(script, cores=1, gpus=[])
+            (job,) = self.start(engine, tmp_path)
+            engine.close()
+            assert self.wait(job).code == code
+            monkeypatch.setattr("qpensieve.experiments.local.END_SECONDS", 0.2)
         assert (tmp_path / "saved").exists()
 
-    def test_a_worker_that_does_not_end_is_killed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("qpensieve.experiments.local.END_SECONDS", 0.2)
-        engine = Local(cores=1, gpus=[], program=("sh", "-c", "exec sleep 100", "sh"))
-        (job,) = self.start(engine, tmp_path, 1)
-        engine.close()
-        assert self.wait(job).code == -9
-
     @pytest.mark.parametrize(
-        ("cores", "waiting", "seeds", "given"),
+        ("cores", "waiting", "given"),
         [
-            (8, 20, 5, [1] * 8),  # more runs than cores: one each
-            (8, 2, 5, [4, 4]),
-            (8, 1, 5, [5]),  # more than one per seed is no use
-            (8, 3, 5, [2, 3, 3]),
-            (2, 1, 5, [2]),
+            (8, 20, [1] * 8),  # more runs than cores: one each
+            (8, 2, [4, 4]),
+            (8, 1, [5]),  # more than one per seed is no use
+            (8, 3, [2, 3, 3]),
         ],
     )
     def test_cores_are_divided_among_those_that_can_run(
-        self, tmp_path: Path, cores: int, waiting: int, seeds: int, given: list[int]
+        self, tmp_path: Path, pool: Pool, cores: int, waiting: int, given: list[int]
     ):
-        engine = Local(cores=cores, gpus=[], program=SHOW)
-        found = self.variables(engine, tmp_path, waiting, seeds, "QPENSIEVE_CORES")
-        assert found == [str(num) for num in given]
+        assert [job.cores for job in self.start(pool(cores=cores, gpus=[]), tmp_path, waiting)] == given
 
-    def test_cards_are_shared_and_their_memory_with_them(self, tmp_path: Path):
-        engine = Local(cores=16, gpus=["3", "5"], program=SHOW)
-        names = ("CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_MEM_FRACTION", "NPROC")
-        found = self.variables(engine, tmp_path, 9, 5, *names)
-        assert sorted(found) == ["3 0.225 2"] * 4 + ["5 0.225 2"] * 4
-        assert Local(cores=4, gpus=["0"]).at_once == 2  # a run needs two cores
-        assert Local(cores=1, gpus=["0"]).at_once == 1
-        assert Local(3, cores=16, gpus=["0", "1"]).at_once == 3
+    def test_cards_are_shared(self, tmp_path: Path, pool: Pool):
+        found = self.start(pool(cores=16, gpus=["3", "5"]), tmp_path, 9)
+        assert sorted((str(job.place.gpu), job.cores) for job in found) == [("3", 2)] * 4 + [("5", 2)] * 4
+        for limits, num in (((4, ["0"], None), 2), ((1, ["0"], None), 1), ((16, ["0", "1"], 3), 3)):
+            cores, gpus, at_once = limits
+            assert len(self.start(pool(cores=cores, gpus=gpus, at_once=at_once), tmp_path, 9)) == num
 
-    def test_without_cards_jax_is_told_so(self, tmp_path: Path):
-        assert self.variables(Local(cores=1, gpus=[], program=SHOW), tmp_path, 1, 1, "JAX_PLATFORMS") == ["cpu"]
+    @pytest.mark.parametrize(
+        ("gpus", "expected"),
+        [
+            (["3"], {"CUDA_VISIBLE_DEVICES": "3", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.450", "NPROC": "2"}),
+            ([], {"JAX_PLATFORMS": "cpu", "QPENSIEVE_CORES": "2", "NPROC": "2"}),
+        ],
+    )
+    def test_workers_are_told_their_part_of_the_machine(
+        self, tmp_path: Path, pool: Pool, gpus: list[str], expected: dict
+    ):
+        (job, *_) = self.start(pool('env >"$folder/environment"', cores=4, gpus=gpus), tmp_path, 2)
+        self.wait(job)
+        lines = (tmp_path / "0" / "environment").read_text().splitlines()
+        assert dict(line.split("=", 1) for line in lines if "=" in line).items() >= expected.items()
 
-    def test_too_little_memory_halves_the_runs_of_that_card_once_for_all_that_failed_together(self, tmp_path: Path):
-        engine = Local(cores=32, gpus=["0", "1"], program=("sh", "-c", "exit 76", "sh"))
-        for before, after in ((8, 6), (6, 5)):
+    def test_too_little_memory_halves_the_runs_of_a_card_once_for_all_that_failed(self, tmp_path: Path, pool: Pool):
+        engine = pool("exit 76", cores=32, gpus=["0", "1"])
+        for num in (8, 6, 5):
             jobs = [job for job in self.start(engine, tmp_path, 20) if self.wait(job)]
-            assert len(jobs) == before
-            assert all(job.shrink() for job in jobs if job.place.gpu == "0")
-            assert engine.at_once == after
-        (alone,) = [job for job in self.start(engine, tmp_path, 20) if self.wait(job) and job.place.gpu == "0"]
-        assert not alone.shrink()
-        engine.close()
+            assert len(jobs) == num
+            assert all(job.shrink() is (num > 5) for job in jobs if job.place.gpu == "0")

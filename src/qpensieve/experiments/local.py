@@ -191,11 +191,6 @@ class Local:
         self._places = [Place(name, total // len(names) + (i < total % len(names))) for i, name in enumerate(names)]
         self._program, self._jobs = program, list[LocalJob]()
 
-    @property
-    def at_once(self) -> int:
-        """Number of runs side by side."""
-        return sum(place.slots for place in self._places)
-
     def start(self, waiting: "Sequence[Task]") -> list[LocalJob]:
         self._jobs = [job for job in self._jobs if job.process.returncode is None]
         started: list[LocalJob] = []
