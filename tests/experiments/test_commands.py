@@ -3,7 +3,6 @@
 import html
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +12,9 @@ import pytest
 from qpensieve.cli import main
 from qpensieve.config import override
 from qpensieve.experiments import commands, tasks
-from qpensieve.experiments.local import Code, Ended, Local
-from qpensieve.experiments.tasks import Task
+from qpensieve.experiments.local import Local
 from qpensieve.records.files import write_json
+from tests.experiments.test_schedule import Pretended
 from tests.experiments.test_views import write_results
 
 SWEEP = """
@@ -177,34 +176,12 @@ def test_quick_compiling_of_tiny_runs_ends_with_them(
     assert seen == [given or ""]
 
 
-class Pretended:
-    """An engine that writes results in the place of training."""
-
-    pause = 0.0
-
-    def start(self, waiting: Sequence[Task]) -> list["PretendedJob"]:
-        for task in waiting:
-            write_results(task)
-        return [PretendedJob() for _ in waiting]
-
-    def close(self) -> None:
-        pass
-
-
-class PretendedJob:
-    def poll(self) -> Ended:
-        return Ended(Code.DONE, "did nothing")
-
-    def shrink(self) -> bool:
-        return False
-
-
 @pytest.mark.parametrize("is_trained", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_runs_of_a_domain_from_the_command_to_the_page(
     is_trained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     if not is_trained:
-        monkeypatch.setattr(commands.Where, "engine", lambda *_: Pretended())
+        monkeypatch.setattr(commands.Where, "engine", lambda *_: Pretended(99, write_results))
     words = ("table1", "envelope", "settings", "--scale", "smoke", "--only", "DST2d", "--out", str(tmp_path))
     run("paper", "run", *words)
     page = Path(capsys.readouterr().out.strip())

@@ -67,12 +67,12 @@ class PretendedJob:
 
 
 class Pretended:
-    """An engine whose workers do what they are told, one after the other, and then finish."""
+    """An engine whose workers do what they are told, one after the other, and then `last`."""
 
     pause = 0.0
 
-    def __init__(self, room: int = 1, **works: Sequence[Work | int]):
-        self.room, self._works = room, {name: list(work) for name, work in works.items()}
+    def __init__(self, room: int = 1, last: Work = finish, **works: Sequence[Work | int]):
+        self.room, self._last, self._works = room, last, {name: list(work) for name, work in works.items()}
         self.started: list[str] = []
         self.num_running = 0
         self.is_closed = False
@@ -85,7 +85,7 @@ class Pretended:
 
     def _next(self, name: str) -> Work | int:
         works = self._works.get(name, [])
-        return works.pop(0) if works else finish
+        return works.pop(0) if works else self._last
 
     def close(self) -> None:
         self.is_closed = True

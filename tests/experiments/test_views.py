@@ -12,7 +12,6 @@ from qpensieve.experiments import tasks
 from qpensieve.experiments.paper import ARTEFACTS
 from qpensieve.experiments.plan import Size, Wanted, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
-from qpensieve.experiments.tasks import Task
 from qpensieve.experiments.views import score_sheet, show
 from qpensieve.preferences import test_table
 from qpensieve.records import critic_errors, evaluations
@@ -38,14 +37,14 @@ def make_run(results: PlanResults, wanted: Wanted) -> None:
     """The folders of a run; those that are there stay."""
     for task in results.plan.tasks_of[wanted]:
         if not task.folder.exists():
-            write_results(task)
+            tasks.prepare(task)
+            write_results(task.folder)
 
 
-def write_results(task: Task) -> None:
-    """The files of a run that was evaluated at every quarter of its length, two objectives."""
-    folder, config, goal = task.folder, task.config, tasks.last_step(task.config)
-    folder.mkdir(parents=True, exist_ok=True)
-    configs.save(config, folder / CONFIG)
+def write_results(folder: Path) -> int:
+    """Write the files of a run of two objectives that was evaluated at every quarter of its length."""
+    config = configs.load(folder / CONFIG)
+    goal = tasks.last_step(config)
     (folder / PROVENANCE).write_text(json.dumps({"device": "abacus", "cores": 1, "commit": "abc"}))
     on = protocols(2, None, config.eval_stride, config.full_eval_stride)
     table = evaluations.empty(config.seeds, on.short, on.curve, on.full, np.array([0.0, -50.0]))
@@ -57,6 +56,7 @@ def write_results(task: Task) -> None:
     table = evaluations.append_full(table, goal, returns(on.full, goal))
     evaluations.save(folder / EVALUATIONS, table)
     write_summary(folder)
+    return 0
 
 
 def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
