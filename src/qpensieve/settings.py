@@ -348,7 +348,10 @@ def flat(settings: Settings | Mapping[str, object]) -> dict[str, Any]:
     """Name -> value of settings or of saved ones, those of their parts included; no two parts share a name."""
     is_saved = isinstance(settings, Mapping)
     found: dict[str, Any] = {}
-    for name, value in (settings if is_saved else {one: getattr(settings, one) for one in names(settings)}).items():
+    own = (
+        settings if is_saved else {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    )
+    for name, value in own.items():
         if isinstance(value, Mapping if is_saved else Settings) and value != {}:  # which is a wrong value
             found |= flat(value)
         else:
