@@ -12,7 +12,7 @@ import pytest
 
 from qpensieve.records.folder import LinkError
 from qpensieve.report import page, paper_figures
-from qpensieve.report.page import About, Plate, write_report
+from qpensieve.report.page import About, Parts, Plate, write_report
 from qpensieve.report.sheets import Source
 from tests.report.test_sheets import OTHER, RUN, small
 
@@ -56,7 +56,7 @@ def plate() -> Plate:
 def write(folder: Path, plate: Plate) -> Path:
     sheets = [small(), replace(small(), name="other", title="Other")]
     about = About("All <tables>", ["Five seeds & ten domains."], {"commit": "abc"})
-    return write_report(folder, sheets, [plate], about)
+    return write_report(folder, Parts(sheets, [plate]), about)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ class TestPage:
         other = Source("Hopper2d, seeds 0-1", path="../other")
         exported = Source("DST2d, seeds 0-1", path="../../results/dst.json")
         sources = (*alike, other, exported, Source("DST2d, seeds 0-1"))
-        path = write_report(tmp_path, [], [replace(plate, sources=sources)], About("All", [], {}))
+        path = write_report(tmp_path, Parts(plates=[replace(plate, sources=sources)]), About())
         named = ["DST2d, seeds 0-1 (tau-1-s0-1)", "DST2d, seeds 0-1 (tau-2-s0-1)", "Hopper2d, seeds 0-1"]
         named += ["DST2d, seeds 0-1 (dst)", "DST2d, seeds 0-1"]
         assert sorted(re.findall(r"<h3 [^>]*>([^<]*)<", path.read_text())) == sorted(named)
@@ -145,18 +145,18 @@ def test_the_text_links_to_sections_that_it_has(written: Path):
 
 def test_equal_names_are_refused(tmp_path: Path, plate: Plate):
     with pytest.raises(ValueError, match="these are twice there: sheet-table-1"):
-        write_report(tmp_path, [small(), small(name="TABLE-1")], [])
+        write_report(tmp_path, Parts([small(), small(name="TABLE-1")]), About())
     with pytest.raises(ValueError, match="these are twice there: figure-hv"):
-        write_report(tmp_path, [], [plate, plate])
+        write_report(tmp_path, Parts(plates=[plate, plate]), About())
     with pytest.raises(ValueError, match=r"the name of a figure is that of its files: .* got '\.\./x'"):
-        write_report(tmp_path, [], [replace(plate, name="../x")])
+        write_report(tmp_path, Parts(plates=[replace(plate, name="../x")]), About())
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path):
     (tmp_path / "mine").write_text("keep")
     (tmp_path / "index.html").symlink_to(tmp_path / "mine")
     with pytest.raises(LinkError):
-        write_report(tmp_path, [small()], [])
+        write_report(tmp_path, Parts([small()]), About())
     assert (tmp_path / "mine").read_text() == "keep"
     assert not (tmp_path / "tables").exists()
 
@@ -164,5 +164,5 @@ def test_nothing_is_written_through_a_link(tmp_path: Path):
 def test_several_runs_of_a_cell_are_all_linked():
     more = Source("Hopper2d ours, seeds 5-6", "", (5, 6))
     both = replace(small().cells["Hopper2d", "ours"], sources=(RUN, more))
-    text = page.page(page.make_report([small(cells={("Hopper2d", "ours"): both})], [], About()), {})
+    text = page.page(page.make_report(Parts([small(cells={("Hopper2d", "ours"): both})]), About()), {})
     assert f'<a href="#{more.anchor}">seeds 5-6</a>' in text

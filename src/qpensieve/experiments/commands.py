@@ -28,7 +28,7 @@ from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Task
 from qpensieve.experiments.views import score_sheet, show
 from qpensieve.records import provenance
-from qpensieve.report.page import About, insert, write_report
+from qpensieve.report.page import About, Parts, insert, write_report
 from qpensieve.settings import at_least, problems
 from qpensieve.train.run import Stopped
 
@@ -337,18 +337,15 @@ def _about_scale(found: PlanResults) -> str:
 
 def write_paper_report(found: PlanResults, folder: Path, title: str, about: str = "") -> Path:
     """Write what a report shows of all artefacts of a plan; `about` says first what they are. Returns the page."""
-    sheets, plates, listings = [], [], []
+    parts = Parts()
     for artefact in found.plan.artefacts:
-        shown = show(artefact, found, folder)
-        sheets += shown.sheets
-        plates += shown.plates
-        listings += shown.listings
+        parts.add(show(artefact, found, folder))
     left_out = found.left_out
     lines = [f"{about} Numbers link to the configuration and the machine of their runs.".strip(), *left_out]
     for line in left_out:
         print(line, file=sys.stderr)
     make_folder(folder)
-    return write_report(folder, sheets, plates, About(title, lines, provenance.describe()), listings)
+    return write_report(folder, parts, About(title, lines, provenance.describe()))
 
 
 def _say(message: str) -> None:

@@ -60,6 +60,21 @@ class Plate:
         return anchor_of("figure", self.name)
 
 
+@dataclass
+class Parts:
+    """Tables of scores, figures and plain tables of a report, each in its order."""
+
+    sheets: list[Sheet] = field(default_factory=list)
+    plates: list[Plate] = field(default_factory=list)
+    listings: list[TextTable] = field(default_factory=list)
+
+    def add(self, other: "Parts") -> None:
+        """Put other parts behind these."""
+        self.sheets += other.sheets
+        self.plates += other.plates
+        self.listings += other.listings
+
+
 @dataclass(frozen=True)
 class About:
     """Title, introduction and origin of a report.
@@ -106,13 +121,7 @@ class Report:
         return f"{len(self.runs)} runs. {known}" if self.runs else "No runs."
 
 
-def write_report(
-    folder: Path,
-    sheets: Sequence[Sheet],
-    figures: Sequence[Plate],
-    about: About | None = None,
-    listings: Sequence[TextTable] = (),
-) -> Path:
+def write_report(folder: Path, parts: Parts, about: About) -> Path:
     """Write the page, the text and all tables and figures into a folder; returns the page.
 
     Files of the same names are replaced, each whole or not at all; other files are left alone.
@@ -121,16 +130,16 @@ def write_report(
         ValueError: Two tables or two figures have the same name.
         LinkError: One of the files is a symbolic link.
     """
-    report = make_report(sheets, figures, about or About(), listings)
-    pictures = {plate.name: {ending: draw(plate.figure, ending) for ending in METADATA} for plate in figures}
+    report = make_report(parts, about)
+    pictures = {plate.name: {ending: draw(plate.figure, ending) for ending in METADATA} for plate in parts.plates}
     texts = {PAGE: page(report, pictures), TEXT: report_text(report)}
-    for sheet in sheets:
+    for sheet in parts.sheets:
         start = f"{TABLES}/{sheet.name}"
         texts |= {f"{start}.csv": text.csv(scores.values(sheet))}
         texts |= {f"{start}-summary.csv": text.csv(scores.statistics(sheet))}
-    for table in (*(table for table, _ in report.sheets), *listings):
+    for table in (*(table for table, _ in report.sheets), *parts.listings):
         texts |= {f"{TABLES}/{table.name}.tex": text.latex(table), f"{TABLES}/{table.name}.md": markdown(table, False)}
-    texts |= {f"{TABLES}/{table.name}.csv": text.listing_csv(table) for table in listings}
+    texts |= {f"{TABLES}/{table.name}.csv": text.listing_csv(table) for table in parts.listings}
     binary = {f"{FIGURES}/{name}.{ending}": data for name, both in pictures.items() for ending, data in both.items()}
     for name in (*texts, *binary):
         refuse_link(folder / name)
@@ -143,17 +152,15 @@ def write_report(
     return folder / PAGE
 
 
-def make_report(
-    sheets: Sequence[Sheet], figures: Sequence[Plate], about: About, listings: Sequence[TextTable] = ()
-) -> Report:
+def make_report(parts: Parts, about: About) -> Report:
     """Put the parts of a report together; ValueError where two have the same name."""
-    for kind, parts in (("table", (*sheets, *listings)), ("figure", figures)):
-        for part in parts:
+    for kind, named in (("table", (*parts.sheets, *parts.listings)), ("figure", parts.plates)):
+        for part in named:
             check_name(kind, part.name)
-    cells = [cell for sheet in sheets for cell in sheet.cells.values()]
-    runs = distinct(source for part in (*cells, *figures) for source in part.sources)
-    made = [(scores.table(sheet), scores.seed_table(sheet)) for sheet in sheets]
-    report = Report(made, figures, listings, runs, about)
+    cells = [cell for sheet in parts.sheets for cell in sheet.cells.values()]
+    runs = distinct(source for part in (*cells, *parts.plates) for source in part.sources)
+    made = [(scores.table(sheet), scores.seed_table(sheet)) for sheet in parts.sheets]
+    report = Report(made, parts.plates, parts.listings, runs, about)
     twice = [anchor for anchor, num in Counter(anchor for anchor, _ in report.contents).items() if num > 1]
     if twice:
         raise UserError(
