@@ -162,8 +162,6 @@ def test_two_objectives_have_sectors_instead_of_directions():
     assert members.buffer_of(f, 4).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     borders = np.array([[1.0, 1.0], [1e-7, 1e4], [1e4, 1e-7], [1e300, 1e-7]])
     assert members.buffer_of(borders, 100).tolist() == [50, 0, 99, 99]
-    with pytest.raises(ValueError, match="3 or more objectives, got 2"):
-        members.directions(2, 100)
 
 
 @pytest.mark.parametrize(("num_buffers", "size", "kept"), [(3, 2, [2, 6, 4, 5, 1]), (3, 1, [2, 4, 5]), (1, 2, [2, 5])])

@@ -293,12 +293,3 @@ def test_a_state_of_other_settings_is_refused(capacity: int, num_objectives: int
 
 
 # Refused input
-
-
-@pytest.mark.parametrize("wrong", [np.nan, np.inf])
-def test_a_reward_that_cannot_be_ranked_is_refused_and_changes_nothing(wrong: float):
-    replay = _replay(8, [[1], [2]])
-    before = replay.state()
-    with pytest.raises(ValueError, match="got NaN or infinity"):
-        replay.append(np.array([[1.0], [wrong]]), np.array([True, True]))
-    _assert_states_equal(replay.state(), before)

@@ -80,8 +80,3 @@ def test_coverage_sets_by_hand():
     np.testing.assert_allclose(coverage.coverage_set(only), [[1, 1]])
     symmetric = coverage.coverage_set(chain(length=7))
     np.testing.assert_allclose(symmetric, symmetric[::-1, ::-1], atol=1e-9)
-
-
-def test_three_objectives_have_no_exact_set_here():
-    with pytest.raises(ValueError, match="two objectives"):
-        coverage.coverage_set(random_momdp(np.random.default_rng(0), RandomSpec(num_objectives=3)))

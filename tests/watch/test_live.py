@@ -211,14 +211,14 @@ def test_what_is_said_during_the_last_step_is_answered_before_the_next_episode(h
     said: list[Any] = []
     robot = robots.Robot(WatchedRun(hopper), 0, 0, said.append)
     frames: list[Any] = []
-    while not robot.is_over:
+    while not robot.world.is_over:
         robot.act()
         frames = robot.frames()
     robot.obey(Command(seq=7, w=(1.0, 0.0)))
     for _, send in frames:
         send()
     robot.finish()
-    robot.close()
+    robot.world.close()
     assert said[-2]["event"] == "episode"
     seq, flags = np.frombuffer(said[-1][:12], "<f4")[1:]
     assert (seq, int(flags) & ANSWER) == (7, ANSWER)

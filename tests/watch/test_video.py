@@ -54,11 +54,11 @@ def test_the_captions_count_what_an_evaluation_counts(hopper: Path, monkeypatch:
     script = script_of(SavedPolicies(hopper), Film(("0.7,0.3",), seed=1, at=1000, seconds=20.0, width=80))
     panel = film.Panel(script, script.preferences[0])
     panel.play_to(1000.0)
-    assert panel.is_over
+    assert panel.world.is_over
     written: list[str] = []
     monkeypatch.setattr(ImageDraw.ImageDraw, "text", lambda pen, place, text, *_, **how: written.append(text))
     panel.draw()
-    panel.close()
+    panel.world.close()
     act = lambda obs, lam: script.policy.act(1, obs[0], lam[0])[None]
     returns = evaluate("Hopper2d", [1], act, script.preferences, 1)[0, 0, 0]
     assert [text for text in written if text in ("over", "forward", "control", "0.70", "0.30")] == (

@@ -7,8 +7,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from jaxtyping import Float
 
-from qpensieve.envs.base import Lanes
-from qpensieve.envs.registry import get_domain, make_simulator
+from qpensieve.envs.registry import get_domain, make_lanes
 from qpensieve.envs.simulator import LaneOptions
 from qpensieve.errors import UserError
 
@@ -34,7 +33,7 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if row.num_actions is not None:
             raise UserError(f"{row.id} is not a Gymnasium environment, because its actions are indices; use make_lanes")
         options = LaneOptions(autoreset=False, num_threads=1, contact_forces=contact_forces)
-        self._lane = Lanes(make_simulator(row.id, 1, options), 1, 0, options)
+        self._lane = make_lanes(row.id, 1, 0, options)
         self._is_seeded = False
         spec = self._lane.spec
         self.metadata = {

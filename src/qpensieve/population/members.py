@@ -150,13 +150,9 @@ def best_rows(objs: Float64[np.ndarray, "p d"], lam: Float[np.ndarray, "rows d"]
 def directions(num_objectives: int, num_buffers: int) -> Float64[np.ndarray, "B d"]:
     """Return unit vectors along the simplex grid whose size is nearest to `num_buffers`; at a tie the larger grid.
 
-    200 becomes 210 for three objectives (190 is as near), 400 becomes 364 for four and 330 for five.
-
-    Raises:
-        ValueError: If there are fewer than three objectives; with two, buffers are angles.
+    200 becomes 210 for three objectives (190 is as near), 400 becomes 364 for four and 330 for five. With two
+    objectives, buffers are angles.
     """
-    if num_objectives < 3:
-        raise ValueError(f"directions are for 3 or more objectives, got {num_objectives}")
     count = lambda divisions: comb(divisions + num_objectives - 1, num_objectives - 1)
     divisions = 1
     while count(divisions + 1) - num_buffers <= num_buffers - count(divisions):

@@ -89,14 +89,8 @@ def add_nodes(
     objs: Float64[np.ndarray, "n d"],
     parents: Int64[np.ndarray, " n"],
 ) -> tuple[Graph, Int64[np.ndarray, " n"]]:
-    """The graph with a new node for every row, and their numbers; parents are earlier nodes or -1.
-
-    Raises:
-        ValueError: If there is no such parent.
-    """
+    """The graph with a new node for every row, and their numbers; parents are earlier nodes or -1."""
     first = len(graph.parent)
-    if not ((parents >= -1) & (parents < first)).all():
-        raise ValueError(f"parents must be -1 or one of {first} nodes, got {parents.tolist()}")
     delta = np.zeros_like(objs)
     delta[parents >= 0] = objs[parents >= 0] - graph.objs[parents[parents >= 0]]
     new = (lam / np.linalg.norm(lam, axis=1, keepdims=True), objs, delta, parents)

@@ -38,8 +38,6 @@ def coverage_set(momdp: Momdp) -> Float64[np.ndarray, "n 2"]:
     Solves both ends first, then the preference at which two neighbours are equally good: a policy that is better than
     both there is a new vertex between them. Ends when no pair of neighbours has one.
     """
-    if momdp.num_objectives != 2:
-        raise ValueError(f"the exact coverage set needs two objectives, but {momdp.name} has {momdp.num_objectives}")
     low, high = _corner(momdp, 0.0), _corner(momdp, 1.0)
     vertices = _between(momdp, low, high)
     if high[0] <= low[0] + SAME:

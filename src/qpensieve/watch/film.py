@@ -76,17 +76,13 @@ class Panel:
 
     def __init__(self, script: Script, lam: Float64[np.ndarray, " d"]):
         self._script, self._lam = script, lam
-        self._world = World(script.domain, script.most_steps)
-        self._world.begin(script.seed, 0)
+        self.world = World(script.domain, script.most_steps)
+        self.world.begin(script.seed, 0)
         self._act = partial(script.policy.act, script.row, lam=lam.astype(np.float32)[None])
-
-    @property
-    def is_over(self) -> bool:
-        return self._world.is_over
 
     def play_to(self, t: float) -> None:
         """Act until a time of the film, or to the episode's end."""
-        world = self._world
+        world = self.world
         while not world.is_over and (world.elapsed + 1) * world.dt <= t + 1e-9:
             world.step(self._act(obs=world.obs))
 
@@ -96,11 +92,11 @@ class Panel:
         Raises:
             EnvError: The environment cannot be drawn.
         """
-        picture = self._world.picture()
+        picture = self.world.picture()
         if picture is None:
-            raise EnvError(self._world.why_blank)
+            raise EnvError(self.world.why_blank)
         width = self._script.width
-        first, last = (round(part * len(picture)) for part in (SIDE_VIEW if self._world.is_robot else (0.0, 1.0)))
+        first, last = (round(part * len(picture)) for part in (SIDE_VIEW if self.world.is_robot else (0.0, 1.0)))
         image = Image.fromarray(picture[first:last])
         image = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
         panel = Image.new("RGB", (width, image.height + caption_height(len(self._lam))), PAPER)
@@ -110,7 +106,7 @@ class Panel:
 
     def _caption(self, pen: ImageDraw.ImageDraw, top: int) -> None:
         """A line for each objective: its name, its weight as a number and a bar, and the return so far."""
-        font, width, world = ImageFont.load_default(FONT_SIZE), self._script.width, self._world
+        font, width, world = ImageFont.load_default(FONT_SIZE), self._script.width, self.world
         state = "over" if world.is_over else f"{world.elapsed * world.dt:.1f} s"
         middle, right = width * 0.62, width - MARGIN
         pen.text((MARGIN, top), state, FAINT, font)
@@ -125,9 +121,6 @@ class Panel:
             pen.rectangle(ends, TRACK)
             pen.rectangle([ends[0], (MARGIN + (right - MARGIN) * self._lam[i], ends[1][1])], BAR)
 
-    def close(self) -> None:
-        self._world.close()
-
 
 def caption_height(num_objectives: int) -> int:
     return LINE * (num_objectives + 1) + 2 * MARGIN
@@ -138,7 +131,7 @@ def play(script: Script, drawn: Sequence[int] | None = None) -> Iterator[Image.I
     panels = [Panel(script, lam) for lam in script.preferences]
     try:
         for number in range(script.num_frames):
-            is_over = all(panel.is_over for panel in panels)
+            is_over = all(panel.world.is_over for panel in panels)
             for panel in panels:
                 panel.play_to(number / script.fps)
             yield _beside([panel.draw() for panel in panels]) if drawn is None or number in drawn else None
@@ -146,7 +139,7 @@ def play(script: Script, drawn: Sequence[int] | None = None) -> Iterator[Image.I
                 return
     finally:
         for panel in panels:
-            panel.close()
+            panel.world.close()
 
 
 def survey(script: Script) -> tuple[int, list[Image.Image]]:

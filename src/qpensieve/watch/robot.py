@@ -97,10 +97,6 @@ class Robot:
         return self.controls.paused and self._budget == 0
 
     @property
-    def is_over(self) -> bool:
-        return self.world.is_over
-
-    @property
     def next_moment(self) -> float:
         """Time of the first moment of the next step: a message that arrives before still changes that step."""
         return self.t + self.world.dt / self.world.num_moments
@@ -213,9 +209,6 @@ class Robot:
         if (self.controls.paused, self.controls.speed) != (before.paused, before.speed) or command.step:
             self.clock.set(self.t, self.controls.speed)
         self._say_state()
-
-    def close(self) -> None:
-        self.world.close()
 
     def _take_policy(self, command: Command) -> None:
         """Load the policy of another step; refuse if its files are gone, which happens while a run trains."""

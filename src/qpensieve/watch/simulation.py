@@ -85,7 +85,7 @@ class Simulation:
                 self._wait_for_reset()
             finally:
                 if robot is not None:
-                    robot.close()
+                    robot.world.close()
 
     def _turn(self, robot: Robot) -> None:
         """Follow the messages; then take a step, or rest until a message arrives."""
@@ -100,7 +100,7 @@ class Simulation:
             if not self._wait_for(robot, t):
                 return
             send()
-        if robot.is_over:
+        if robot.world.is_over:
             end = time.monotonic() + robot.finish()
             while (seconds := end - time.monotonic()) > 0.0:
                 if not self._pass(robot, seconds):

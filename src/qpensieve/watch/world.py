@@ -57,14 +57,10 @@ class World:
         """Start an episode with the number that evaluations give it."""
         with self._turn:
             self._lanes.reseed(derived_seed(seed, Purpose.EVALUATION, episode))
-            self._obs = self._lanes.reset()
+            self.obs = self._lanes.reset()
+            """The observation, one row."""
         self.returns = np.zeros(self.spec.num_objectives)
         self.elapsed, self.is_terminated = 0, False
-
-    @property
-    def obs(self) -> np.ndarray:
-        """The observation, one row."""
-        return self._obs
 
     @property
     def is_over(self) -> bool:
@@ -74,7 +70,7 @@ class World:
         """Take the action of one row."""
         with self._turn:
             step = self._lanes.step(actions)
-        self._obs = step.obs
+        self.obs = step.obs
         self.returns += step.reward[0]
         self.elapsed += 1
         self.is_terminated = bool(step.terminated[0])
