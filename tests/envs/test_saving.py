@@ -69,10 +69,9 @@ def _without(name: str):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state | {"version": np.array(99)}, "must have format version 1, got 99"),
-        (_without("version"), "must have format version 1, got none"),
-        (lambda state: state | {"id": np.array("Hopper3d")}, "must be of Hopper2d, got Hopper3d"),
-        (_without("id"), "must be of Hopper2d"),
+        (lambda state: state | {"version": np.array(99)}, "must have the version 1, got 99"),
+        (_without("version"), "must have the version 1, got none"),
+        (lambda state: state | {"id": np.array("Hopper3d")}, "must have the id Hopper2d, got Hopper3d"),
         (_without("running"), r"missing arrays \['running'\]"),
         (lambda state: state | {"simulator/wind": np.zeros(2)}, r"unknown arrays \['simulator/wind'\]"),
         (lambda _: make_lanes("Hopper2d", 3, seed=0).state(), "must hold 2 lanes .* 11 numbers, got 3 lanes"),

@@ -248,11 +248,9 @@ class Lanes:
 
     def check_state(self, state: State) -> None:
         """Refuse a state that does not fit these lanes, before anything has changed."""
-        if "version" not in state or int(state["version"]) != STATE_VERSION:
-            found = int(state["version"]) if "version" in state else "none"
-            raise UserError(f"lane state must have format version {STATE_VERSION}, got {found}")
-        if "id" not in state or str(state["id"]) != self.spec.id:
-            raise UserError(f"lane state must be of {self.spec.id}, got {state.get('id', 'an unnamed domain')}")
+        for name, wanted in (("version", str(STATE_VERSION)), ("id", self.spec.id)):
+            if (found := str(state.get(name, "none"))) != wanted:
+                raise UserError(f"lane state of {self.spec.id} must have the {name} {wanted}, got {found}")
         own = self.state()
         if own.keys() != state.keys():
             missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())

@@ -33,8 +33,6 @@ class ReplayedSimulator(ABC):
         self.numbers, self._obs = np.arange(num_lanes), np.full((num_lanes, spec.obs_size), np.nan)
         self._seeds, self._lengths = np.zeros((2, num_lanes), np.int64)
         self._actions = np.zeros((num_lanes, FIRST_CAPACITY, spec.action_size))
-        self._room = FIRST_CAPACITY
-        """Steps for which there is surely space."""
 
     @abstractmethod
     def begin(
@@ -60,7 +58,8 @@ class ReplayedSimulator(ABC):
         return self.spec
 
     def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
-        self.start(lanes, episode_seeds(lanes, streams))
+        words = [streams(lane).generate_state(1)[0] for lane in lanes.tolist()]
+        self.start(lanes, np.array(words, np.int64) & SEED_BITS)
 
     def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
         """Start an episode in each of `lanes`, from the seed given."""
@@ -72,19 +71,11 @@ class ReplayedSimulator(ABC):
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"]]:
         numbers, size = self.numbers[lanes], self.spec.obs_size
         table = self.play(numbers, actions)
-        self._obs[numbers] = table[:, :size]
-        self._record(numbers, actions)
+        self._obs[numbers], lengths = table[:, :size], self._lengths[numbers]
+        if lengths.max() == self._actions.shape[1]:
+            self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
+        self._actions[numbers, lengths], self._lengths[numbers] = actions, lengths + 1
         return table[:, size:-2].copy(), table[:, -2] > 0.0, table[:, -1] > 0.0
-
-    def _record(self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]) -> None:
-        if self._room == 0:
-            if self._lengths.max() == self._actions.shape[1]:
-                self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
-            self._room = self._actions.shape[1] - int(self._lengths.max())
-        self._room -= 1
-        lengths = self._lengths[lanes]
-        self._actions[lanes, lengths] = actions
-        self._lengths[lanes] = lengths + 1
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
         return self._obs[lanes].copy()
@@ -101,8 +92,3 @@ class ReplayedSimulator(ABC):
         for t in range(int(lengths.max(initial=0))):
             lanes = np.flatnonzero(lengths > t)
             self.advance(lanes, actions[first[lanes] + t])
-
-
-def episode_seeds(lanes: Int[np.ndarray, " lanes"], streams: Streams) -> Int[np.ndarray, " lanes"]:
-    """One seed per lane for Gymnasium's `reset`, from the stream of the episode about to start there."""
-    return np.array([streams(lane).generate_state(1)[0] & SEED_BITS for lane in lanes.tolist()], np.int64)
