@@ -21,7 +21,7 @@ import qpensieve
 from qpensieve import MOSAC, Agent, HybridSAC, QPensieve, api
 from qpensieve.envs import name_for
 from qpensieve.envs.registry import spec_of
-from qpensieve.envs.replayed import episode_seeds
+from qpensieve.envs.replayed import SEED_BITS
 from qpensieve.errors import UserError
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records import checkpoint
@@ -275,7 +275,7 @@ def test_returns_says_what_is_wrong_with_its_input(preferences: Any, episodes: A
 def play(agent: Agent, env: gymnasium.Env, lam: np.ndarray, row: int) -> np.ndarray:
     """Return of an episode of a plain Gymnasium loop, from the start state of a row of the evaluation."""
     lane = np.random.SeedSequence(derived_seed(agent.config.first_seed, Purpose.EVALUATION, row), spawn_key=(0, 0))
-    obs, _ = env.reset(seed=int(episode_seeds(np.array([0]), lambda _: lane)[0]))
+    obs, _ = env.reset(seed=int(lane.generate_state(1)[0] & SEED_BITS))
     total, done = np.zeros(len(lam)), False
     while not done:
         obs, reward, terminated, truncated, _ = env.step(agent.predict(obs, lam))
