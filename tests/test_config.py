@@ -166,7 +166,7 @@ class TestPresets:
         assert {name for name in ours if ours[name] != theirs[name]} == {
             "anneal_updates",
             *("guards", "target_entropy_end", "learning_rate", "learning_rate_end", "pessimism"),
-            *("num_preferences", "snapshots_per_update"),
+            *("num_preferences", "snapshots_per_update", "memory_updates"),
         }
         same = {"random_noise": "white", "updates_per_step": 1, "agent": paper.agent}
         assert replace(configs.scheduled(robust), **same) == paper
@@ -188,6 +188,7 @@ class TestSchedule:
         assert {name: planned[name] for name in SCHEDULE if name in planned} == {
             **{name: given[name] for name in SCHEDULE if name in given},
             "anneal_updates": 2 * (1_500_000 - 10_000),
+            "memory_updates": 1_500_000 - 10_000,
         }
 
     @pytest.mark.parametrize("preset", ["robust", "quick"])
@@ -219,9 +220,9 @@ class TestSchedule:
     def test_a_longer_run_anneals_over_all_of_it_and_keeps_the_rest(self):
         config = configs.scheduled(override(default_config("Ant2d", preset="robust"), {"steps": 20_000}))
         longer = configs.lengthened(config, 60_000)
-        assert longer == override(config, {"steps": 60_000, "anneal_updates": 2 * (60_000 - 2_000)})
+        assert longer == override(config, {"steps": 60_000, "anneal_updates": 116_000, "memory_updates": 58_000})
         assert configs.lengthened(longer, 20_000) == config
-        shorter_line = override(config, {"anneal_updates": 5_000})
+        shorter_line = override(config, {"anneal_updates": 5_000, "memory_updates": 2_000})
         assert configs.lengthened(shorter_line, 60_000) == replace(shorter_line, steps=60_000)
 
     def test_settings_that_cannot_run_are_left_to_the_check(self):

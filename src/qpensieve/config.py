@@ -67,6 +67,7 @@ SCHEDULE: dict[str, Share] = {
     "log_period": Share("steps", 20, most=1_000),
     "push_after": Share("updates", 10, most=20_000),
     "push_period": Share("updates", 20, most=1_000),
+    "memory_updates": Share("updates", 2),
     "anneal_updates": Share("updates", 1),
     "anneal_steps": Share("steps", 1),
 }
@@ -296,13 +297,13 @@ def scheduled(config: RunConfig) -> RunConfig:
 def lengthened(config: RunConfig, steps: int) -> RunConfig:
     """Return the config of the run with another number of steps.
 
-    Settings that are annealed over the whole run are annealed over the new length. Settings that follow no length yet
-    follow the new one. Other settings stay as they are.
+    Settings that are annealed over the run, or half of it, are annealed over the new length. Settings that follow no
+    length yet follow the new one. Other settings stay as they are.
     """
     if parts.problems(config):
         return replace(config, steps=steps)
     values = parts.flat(config)
-    whole = [name for name, share in SCHEDULE.items() if share.part == 1 and values.get(name) is not None]
+    whole = [name for name, share in SCHEDULE.items() if share.most is None and values.get(name) is not None]
     whole = [name for name in whole if values[name] == SCHEDULE[name].value(config)]
     return scheduled(override(replace(config, steps=steps), dict.fromkeys(whole)))
 

@@ -44,6 +44,7 @@ class Keywords(TypedDict, total=False):
     snapshots_per_update: int | None
     push_period: int | None
     push_after: int | None
+    memory_updates: int | None
     preferences: ArrayLike
     switch_after: int
     noise_for: Literal["both", "helper"]

@@ -122,6 +122,29 @@ def test_an_update_climbs_one_drawn_snapshot_and_the_current_critic(num_filled: 
     assert seen == (set(range(num_filled)) or {0})
 
 
+def test_memory_fades_from_all_updates_to_none():
+    cfg = QPensieveConfig(SAC, num_preferences=2, num_snapshots=K, snapshots_per_update=1, memory_updates=100)
+    always, state, batch = replace(cfg, memory_updates=0), pensieve_state(0, K, 3), transitions(1)
+    draw_all = jax.jit(
+        lambda cfg, keys, number: jax.vmap(lambda key: qpensieve.draw(cfg, batch, key, number))(keys), static_argnums=0
+    )
+    for number, share in {0: 1.0, 25: 0.75, 99: 0.01, 100: 0.0, 1_000: 0.0}.items():
+        ours, usual = (draw_all(c, jax.random.split(jax.random.key(7), 400), number) for c in (cfg, always))
+        has_memory = np.asarray(ours.has_memory)
+        assert has_memory.mean() == pytest.approx(share, abs=3 * np.sqrt(share * (1 - share) / 400))
+        np.testing.assert_array_equal(ours.order, usual.order)
+        expected = np.where(has_memory[:, None, None], usual.prefs, usual.prefs[:, :1])
+        np.testing.assert_array_equal(ours.prefs, expected)
+
+    draws = _few_draws(cfg, batch, jax.random.key(8), 100)
+    new, info = _few_step(cfg, state, batch, draws)
+    alone = mosac.Draws(draws.prefs[:1], draws.next_noise, draws.noise, draws.num_updates)
+    theirs, their_info = jax.jit(mosac.step, static_argnums=0)(SAC, state.sac, batch, alone)
+    assert_trees_close(new.sac, theirs, 1e-3)
+    assert float(info["policy_loss"]) == pytest.approx(float(their_info["policy_loss"]), rel=1e-5)
+    assert float(info["snapshot_share"]) == float(info["other_preference_share"]) == 0
+
+
 _few_draws, _few_step = jax.jit(qpensieve.draw, static_argnums=0), jax.jit(qpensieve.step, static_argnums=0)
 _sac_draws = jax.jit(mosac.draw, static_argnums=(0, 1))
 

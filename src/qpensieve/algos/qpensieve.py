@@ -5,14 +5,14 @@ critic itself, each read under lam and under further preferences; twins by minim
 With one preference and no snapshots it is MO-SAC, exactly.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from qpensieve.algos import mosac
 from qpensieve.learning import snapshots as ring
@@ -25,8 +25,8 @@ from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, Scheduled, at_least
 from qpensieve.types import EnvSpec
 
-ORDER = 3
-"""Folded into an update's key for the choice of snapshots. `mosac.draw` splits off the keys 0 to 2."""
+ORDER, MEMORY = 3, 4
+"""Folded into an update's key: which snapshots, and whether any. `mosac.draw` splits off the keys 0 to 2."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,9 @@ class QPensieveConfig:
     of the run's updates, at most 1 000."""
     push_after: Annotated[Scheduled, NOT_NEGATIVE] = 20_000
     """Snapshots are taken only after this many updates. None: a tenth of the run's updates, at most 20 000."""
+    memory_updates: Annotated[Scheduled, NOT_NEGATIVE] = 0
+    """Updates over which memory fades: the share of updates that offer past critics and other preferences falls on a
+    line from 1 to 0. 0: all updates offer them, as in the paper. None: half of the run's updates."""
 
 
 class State(eqx.Module):
@@ -68,19 +71,30 @@ class Draws(mosac.Draws):
 
     order: Float[Array, " k"] = eqx.field(kw_only=True)
     """The snapshots with the largest numbers are used."""
+    has_memory: Bool[Array, ""] | None = eqx.field(kw_only=True, default=None)
+    """Whether snapshots are used; if not, every preference is lam. None: they are."""
 
 
 def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updates: mosac.Count = 0) -> Draws:
     """Draw the random numbers of an update."""
     key_order = jax.random.fold_in(jax.random.clone(key), ORDER)
     sac = mosac.draw(cfg.sac, cfg.num_preferences, batch, key, num_updates)
-    return Draws(**vars(sac), order=jax.random.uniform(key_order, (cfg.num_snapshots,)))
+    draws = Draws(**vars(sac), order=jax.random.uniform(key_order, (cfg.num_snapshots,)))
+    if not cfg.memory_updates:
+        return draws
+    key_memory = jax.random.fold_in(jax.random.clone(key), MEMORY)
+    has_memory = jax.random.uniform(key_memory) >= num_updates / cfg.memory_updates
+    return replace(draws, prefs=jnp.where(has_memory, sac.prefs, sac.prefs[:1]), has_memory=has_memory)
 
 
 def drawn(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots:
     """Return the snapshots that an update uses."""
     num = cfg.snapshots_per_update
-    return snapshots if num is None or num >= cfg.num_snapshots else ring.draw(snapshots, draws.order, num)
+    if num is not None and num < cfg.num_snapshots:
+        snapshots = ring.draw(snapshots, draws.order, num)
+    if draws.has_memory is None:
+        return snapshots
+    return replace(snapshots, filled=snapshots.filled & draws.has_memory)
 
 
 def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: Draws) -> tuple[State, Info]:
