@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve import Agent, cli
-from qpensieve.deploy import policies
+from qpensieve import Agent, cli, deploy
 from qpensieve.deploy.qpensieve_policy import load
 from qpensieve.errors import UserError, UserFileError
 from qpensieve.methods import METHODS
@@ -156,7 +155,7 @@ def test_the_loader_beside_the_file_needs_numpy_alone(algo: str, agents: Any, tm
 
 
 def test_the_loader_is_short_and_imports_nothing_of_ours():
-    lines = policies.LOADER.read_text().splitlines()
+    lines = deploy.LOADER.read_text().splitlines()
     assert len(lines) < 140
     imports = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
     assert imports == {"json", "zipfile", "numpy"}

@@ -1,6 +1,170 @@
-"""Policies for programs without qpensieve: one file of arrays, and a loader that needs NumPy alone."""
+"""The numbered policy file: actors, optional critics and the calibration as plain arrays, and the loader for it.
 
-from qpensieve.deploy.policies import export_policy, write_loader, write_policy
-from qpensieve.deploy.qpensieve_policy import load
+Every version of the package writes one format and says its number in the file. A format stays readable: a committed
+file of each is a contract test.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from qpensieve.config import RunConfig
+from qpensieve.deploy.qpensieve_policy import FORMAT, load
+from qpensieve.errors import UserError, make_folder
+from qpensieve.learning.acting import Served
+from qpensieve.records import calibration as calibrations
+from qpensieve.records import evaluations, folder
+from qpensieve.records.calibration import Calibration
+from qpensieve.records.files import write_npz, write_text
+from qpensieve.records.scores import summarize
+from qpensieve.train.saved import SavedPolicies
+from qpensieve.train.session import Arrays, Predictor, Session
 
 __all__ = ["export_policy", "load", "write_loader", "write_policy"]
+CRITIC = re.compile(r"\.(?:sac\.)?critic\.net\.(first|second|last)\.(weight|bias)$")
+"""Names of the vector critics' arrays among the parameters of a session."""
+LAYERS = {"first": 0, "second": 1, "last": 2}
+LOADER = Path(__file__).with_name("qpensieve_policy.py")
+"""The loader; it needs NumPy alone."""
+
+
+def export_policy(  # noqa: PLR0913 (each is an option of the command)
+    source: Path,
+    out: Path,
+    seed: int | None = None,
+    step: int | None = None,
+    trust: bool = False,
+    say: Callable[[str], None] = lambda message: None,
+    critics: bool = False,
+) -> Path:
+    """Write the policy of one seed of a run or saved agent as arrays that the loader reads; returns the file.
+
+    A calibration of these policies goes into the file too.
+
+    Args:
+        source: A run folder or a saved agent.
+        out: The file to write.
+        seed: Number of the seed. None: the one with the best UT, where the step was fully evaluated, else the first.
+        step: Step of a checkpoint or of kept parameters. None: the newest that can be read.
+        trust: Whether the code that the configuration names may be imported.
+        say: Receives a sentence with the seed and the step.
+        critics: Write the critics too.
+
+    Raises:
+        ValueError: There is no such seed or step, or the method has no critic to write.
+    """
+    folder.check_out(out, "policy.npz")
+    saved = SavedPolicies(source, trust)
+    row = None if seed is None else saved.row_of(seed)
+    policies, done = saved.newest(say) if step is None else (saved.predictor(step), step)
+    row, why = (row, "") if row is not None else _choose(source, saved.config, done)
+    seeds = saved.config.seed_list
+    say(f"{saved.config.domain}, {saved.config.algo}: seed {seeds[row]}{why}, step {done:,}")
+    known = calibrations.of_step(source / folder.CALIBRATION, done, seeds)
+    return write_policy(policies, saved, row, out, done, known, saved.parameters(done) if critics else None)
+
+
+def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
+    predictor: Predictor,
+    source: Session | SavedPolicies,
+    row: int,
+    out: Path,
+    step: int,
+    calibration: Calibration | None = None,
+    parameters: Arrays | None = None,
+) -> Path:
+    """Write the policies of one seed, the `row`-th of its source; returns the file.
+
+    Args:
+        predictor: The policies of all seeds.
+        source: Where they come from.
+        row: Place of the seed.
+        out: The file.
+        step: Environment step of the policies.
+        calibration: Their calibration.
+        parameters: The networks of this step: the critics are written too.
+    """
+    folder.check_out(out, "policy.npz")
+    served, config, spec = predictor.plain(row), source.config, source.spec
+    plain, box, indices = served.policies, spec.action_box, spec.obs_indices
+    arrays = _arrays(served, spec.num_objectives)
+    if calibration is not None:
+        arrays |= {"calibration_preferences": calibration.preferences, "calibration_asks": calibration.asks[row]}
+    if parameters is not None:
+        arrays |= _critic(config, parameters, row)
+    entries = None if indices is None else zip(indices.firsts, indices.counts, strict=True)
+    about = {
+        "format": FORMAT,
+        "domain": config.domain_id,
+        "algo": config.algo,
+        "seed": config.seed_list[row],
+        "step": step,
+        "objectives": list(spec.objectives),
+        "obs_size": spec.obs_size,
+        "obs_shape": list((spec.obs_size,) if spec.obs_shape is None else spec.obs_shape),
+        "obs_indices": None if entries is None else [list(range(first, first + count)) for first, count in entries],
+        "num_actions": spec.num_actions,
+        "first_action": spec.first_action,
+        "action_size": spec.action_size,
+        "low": [-1.0] * spec.action_size if box is None else list(box.low),
+        "high": [1.0] * spec.action_size if box is None else list(box.high),
+        "action_shape": [spec.action_size] if box is None else list(box.shape),
+        "action_dtype": "float32" if box is None else box.dtype,
+        "head": plain.head,
+        "num_layers": len(plain.net.layers),
+        "activation": "tanh" if plain.net.is_tanh else "relu",
+        "is_normalized": plain.net.is_normalized,
+        "is_conditioned": plain.is_conditioned,
+        "epsilon": plain.epsilon,
+        "critic": None if parameters is None else {"num_layers": 3, "activation": "relu", "is_normalized": False},
+        "arrays": list(arrays),
+    }
+    make_folder(out.parent)
+    write_npz(out, {"about": np.array(json.dumps(about))} | arrays)
+    return out
+
+
+def write_loader(policy: Path) -> tuple[Path, bool]:
+    """Put the loader next to a policy; return its path, and whether it is ours: another file of that name stays."""
+    target = policy.with_name(LOADER.name)
+    text = LOADER.read_text()
+    if not target.exists() and not target.is_symlink():
+        write_text(target, text)
+    return target, target.is_file() and target.read_text() == text
+
+
+def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:
+    """The row of the seed to take where none was named, and why."""
+    path = source / folder.EVALUATIONS
+    table = evaluations.load(path) if config.seeds > 1 and path.exists() else None
+    if table is None or step not in table.full_steps or table.num_seeds != config.seeds:
+        return 0, f" (the first of {config.seeds}; --seed takes another)" if config.seeds > 1 else ""
+    returns = table.full_returns[table.full_steps.tolist().index(step)]
+    best = int(np.argmax(summarize(returns, table.full_preferences).ut))
+    return best, f" (the best of {config.seeds} by UT; --seed takes another)"
+
+
+def _arrays(served: Served, num_objectives: int) -> dict[str, np.ndarray]:
+    """All numbers by name; those of each policy lead with an axis of policies."""
+    plain = served.policies
+    arrays = {**plain.arrays, **plain.shared}
+    for i, (weight, bias) in enumerate(plain.net.layers):
+        arrays |= {f"weight_{i}": weight, f"bias_{i}": bias[:, 0]}
+    if served.returns is not None:
+        return arrays | {"returns": served.returns}
+    # One policy for all preferences is the nearest to each of them, wherever it is said to be.
+    own = np.full((1, num_objectives), 1 / num_objectives) if served.preferences is None else served.preferences
+    return arrays | {"preferences": own}
+
+
+def _critic(config: RunConfig, parameters: Arrays, row: int) -> dict[str, np.ndarray]:
+    """The current critics of the `row`-th seed, by the loader's names; the first axis counts the twins."""
+    found = {match.groups(): value[row] for name, value in parameters.items() if (match := CRITIC.match(name))}
+    if not found:
+        raise UserError(f"critics can be exported of qpensieve, mosac and cnder only, not of {config.algo}")
+    named = {f"critic_{kind}_{LAYERS[layer]}": value for (layer, kind), value in found.items()}
+    has_twins = named["critic_bias_0"].ndim == 2
+    return {name: value if has_twins else value[None] for name, value in named.items()}
