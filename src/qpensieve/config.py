@@ -303,7 +303,7 @@ def lengthened(config: RunConfig, steps: int) -> RunConfig:
     if parts.problems(config):
         return replace(config, steps=steps)
     values = parts.flat(config)
-    whole = [name for name, share in SCHEDULE.items() if share.most is None and values.get(name) is not None]
+    whole = [name for name, share in SCHEDULE.items() if share.most is None and values.get(name)]
     whole = [name for name in whole if values[name] == SCHEDULE[name].value(config)]
     return scheduled(override(replace(config, steps=steps), dict.fromkeys(whole)))
 
