@@ -206,10 +206,6 @@ class TestSchedule:
         if algo == "qpensieve":
             assert (config.num_updates - agent["push_after"]) // agent["push_period"] >= 4
 
-    def test_spread_snapshots_are_taken_thirty_times(self):
-        config = override(default_config("Ant2d", preset="robust"), {"steps": 600_000, "spread_snapshots": True})
-        assert configs.scheduled(config).agent.push_period == 39_300  # whole blocks of 2 x 590 000 / 30
-
     def test_what_is_given_stays(self):
         given = {"random_steps": 2_000, "eval_period": 7_000, "push_period": 300, "anneal_updates": 5_000}
         config = override(default_config("Ant2d", preset="robust"), {"steps": 30_000} | given)

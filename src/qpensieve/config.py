@@ -72,8 +72,6 @@ SCHEDULE: dict[str, Share] = {
     "anneal_steps": Share("steps", 1),
 }
 """Settings that follow the length of the run where they are None."""
-SPREAD = Share("updates", 30)
-"""`push_period` with `spread_snapshots`."""
 
 
 @dataclass(frozen=True)
@@ -292,8 +290,7 @@ def scheduled(config: RunConfig) -> RunConfig:
         values = parts.flat(config)
         is_used = name != "anneal_updates" or any(values.get(end) is not None for end in ENDS)
         if is_used and values.get(name, 0) is None:
-            is_spread = name == "push_period" and values.get("spread_snapshots")
-            config = parts.change(config, name, (SPREAD if is_spread else share).value(config))
+            config = parts.change(config, name, share.value(config))
     return config
 
 

@@ -39,17 +39,12 @@ class Keywords(TypedDict, total=False):
     target_entropy_end: float | None
     anneal_updates: int | None
     pessimism: float
-    end_cost: float
-    actor_average: float | None
-    policy_period: int
-    normalize: bool
     num_preferences: int
     num_snapshots: int
     snapshots_per_update: int | None
     push_period: int | None
     push_after: int | None
     memory_updates: int | None
-    spread_snapshots: bool
     preferences: ArrayLike
     switch_after: int
     noise_for: Literal["both", "helper"]

@@ -62,17 +62,6 @@ def test_a_ring_without_slots_stays_so(due: bool):
     assert jax.tree.leaves(critics)[0].shape[0] == 1
 
 
-@pytest.mark.parametrize("num_slots", [1, 4])
-def test_ages_of_a_spread_ring_grow_geometrically(num_slots: int):
-    ring, slots = snapshots.empty(_twins(0.0), num_slots), [0] * num_slots
-    push_spread = jax.jit(snapshots.push_spread)
-    for number in range(1, 40):
-        ring = push_spread(ring, _twins(float(number)))
-        slots = [number if number % 2 ** (j + 1) == 0 else slot for j, slot in enumerate(slots)]
-        assert _contents(ring) == slots
-        assert ring.filled.tolist() == [slot > 0 for slot in slots]
-
-
 def _drawn_slots(filled: list[bool], order: list[float], num: int) -> list[int]:
     """Filled slots by falling number, then empty ones, in plain Python."""
     ranked = sorted(range(len(order)), key=lambda slot: -order[slot])

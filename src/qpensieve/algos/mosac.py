@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from qpensieve.learning import trials
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.diagnostics import BINS, by_bin, of_update, spread_preferences
 from qpensieve.learning.guards import (
@@ -42,8 +41,8 @@ from qpensieve.learning.losses import (
 )
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.preferences import Sampler
-from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, above, at_least, from_to
-from qpensieve.types import Acting, EnvSpec
+from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
+from qpensieve.types import EnvSpec
 
 RAISE = "temperature_raise"
 """Logged with `guards`: the factor on the learned temperature in the policy's loss."""
@@ -94,15 +93,6 @@ class SacConfig(NetworkConfig):
     pessimism: Annotated[float, from_to(0.5, 1)] = 1.0
     """Share of the smaller twin in the critics' targets; the larger twin has the rest. 1: the smaller twin alone, as in
     the paper. 0.5: the mean of both."""
-    end_cost: Annotated[float, NOT_NEGATIVE] = 0.0
-    """On trial: cost of an end of the episode (no time limit), in mean sizes of the targets of each objective."""
-    actor_average: Annotated[float | None, STEP_SHARE] = None
-    """On trial: share of the way to the policy that its average moves at every update. The average is evaluated and
-    exported; the policy itself explores. None: there is no average."""
-    policy_period: Annotated[int, at_least(1)] = 1
-    """On trial: updates of the critics for each update of policy and temperature."""
-    normalize: bool = False
-    """On trial: give networks observations with mean 0 and deviation 1."""
 
     def conflicts(self) -> list[str]:
         """Refuse the length of a schedule without its end."""
@@ -136,16 +126,6 @@ class State(eqx.Module):
     optimizers: Optimizers
     rewards: RewardRange | None = None
     """Only with `guards`."""
-    average: GaussianActor | None = None
-    """Only with `actor_average`."""
-    seen: trials.ObservationRange | None = None
-    """Only with `normalize`."""
-
-    @property
-    def acting(self) -> GaussianActor | tuple[GaussianActor, GaussianActor]:
-        """The policy for raw observations; with its average, if there is one."""
-        actor = trials.for_raw(self.seen, self.actor)
-        return actor if self.average is None else (actor, trials.for_raw(self.seen, self.average))
 
 
 Count = Int[Array, ""] | int
@@ -200,9 +180,7 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     optimizers = Optimizers(*map(start_optimizer, _optimizers(cfg), (actor, critic, log_alpha)))
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
     rewards = start_reward_range(spec.num_objectives) if cfg.guards else None
-    average = None if cfg.actor_average is None else jax.tree.map(jnp.copy, actor)
-    seen = trials.start_observation_range(spec.obs_size) if cfg.normalize else None
-    return State(actor, critic, target, log_alpha, optimizers, rewards, average, seen)
+    return State(actor, critic, target, log_alpha, optimizers, rewards)
 
 
 def draw(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""], num_updates: Count = 0) -> Draws:
@@ -227,8 +205,6 @@ def step(
     """One update: critics (10), policy (11) with the new critics (deviation D13), temperature, target critics."""
     opt, lam = state.optimizers, jnp.broadcast_to(draws.prefs[0], batch.r.shape)
     of_actor, of_critic, of_temperature = _optimizers(cfg)
-    seen = None if state.seen is None else trials.with_observations(state.seen, batch.s)
-    batch = _normalized(seen, batch)
 
     rewards = None if state.rewards is None else with_rewards(state.rewards, batch.r)
     y = soft_target(cfg, replace(state, rewards=rewards), batch, lam, draws.next_noise)
@@ -244,14 +220,8 @@ def step(
     loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, entropy_target, lam)
     log_alpha, alpha_opt, _, _ = gradient_step(of_temperature, loss_of_temperature, state.log_alpha, opt.temperature)
 
-    if cfg.policy_period > 1:
-        is_due = draws.num_updates % cfg.policy_period == 0
-        new, old = (actor, actor_opt, log_alpha, alpha_opt), (state.actor, opt.actor, state.log_alpha, opt.temperature)
-        actor, actor_opt, log_alpha, alpha_opt = jax.tree.map(partial(jnp.where, is_due), new, old)
-    average = None if cfg.actor_average is None else polyak(state.average, actor, cfg.actor_average)
     target = polyak(state.target, critic, cfg.tau)
-    optimizers = Optimizers(actor_opt, critic_opt, alpha_opt)
-    new = State(actor, critic, target, log_alpha, optimizers, rewards, average, seen)
+    new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
     logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": jnp.mean(alpha), "q": q_mean}
     logged |= {"entropy": -jnp.mean(logp)} | ({RAISE: query.factor(logp)} if cfg.guards else {})
     return new, info | logged
@@ -270,7 +240,6 @@ def soft_target(
     alpha = temperature(state.log_alpha, lam)
     soft = q - (alpha * logp)[:, None]
     y = batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft
-    y = trials.with_end_cost(y, batch.terminated, cfg.discount, cfg.end_cost) if cfg.end_cost else y
     if state.rewards is not None:
         bonus = entropy_range(cfg.least_target_entropy, a_next.shape[1])
         y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), bonus)
@@ -333,7 +302,7 @@ def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
     """Return actions of the policy and the bonus -alpha log pi that `soft_target` adds to every objective."""
-    a, logp = sample_actions(state.actor, trials.normalized(state.seen, s), lam, noise)
+    a, logp = sample_actions(state.actor, s, lam, noise)
     return a, -temperature(state.log_alpha, lam) * logp
 
 
@@ -341,7 +310,6 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     """Return diagnostics of policy and critics, with preferences of all bins."""
     b = len(batch.r)
     batch = batch if b >= BINS else jax.tree.map(lambda leaf: leaf[jnp.arange(BINS) % b], batch)
-    batch = _normalized(state.seen, batch)
     key_lam, key_next, key_now = jax.random.split(key, 3)
     lam = spread_preferences(key_lam, *batch.r.shape)
     y = soft_target(cfg, state, batch, lam, jax.random.normal(key_next, batch.a.shape))
@@ -356,7 +324,7 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(
-    lambda state, s, a, lam: twin_values(state.critic, trials.normalized(state.seen, s), a, lam), soft_actions
+    lambda state, s, a, lam: twin_values(state.critic, s, a, lam), soft_actions
 )
 """Values that the critics learn."""
 
@@ -364,9 +332,9 @@ ACTION_VALUES: ActionValues[State] = ActionValues(
 def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
-        actor=lambda state: state.acting,
+        actor=lambda state: state.actor,
         act=act,
-        acting=acting(cfg, spec),
+        acting=gaussian_acting(spec, cfg.hidden, is_conditioned=True),
         learning=from_one_lane(partial(step, cfg), partial(draw, cfg, 1)),
         batch_size=cfg.batch_size,
         discount=cfg.discount,
@@ -376,27 +344,14 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
     )
 
 
-def act(actor: Any, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
-    """Return the mean action; of the average, if there is one."""
-    return jnp.tanh((actor[1] if isinstance(actor, tuple) else actor)(s, lam)[0])
-
-
-def acting(cfg: SacConfig, spec: EnvSpec) -> Acting:
-    """Describe how the policy acts, and its average in evaluations."""
-    if cfg.actor_average is not None:
-        return trials.averaged_acting(spec, cfg.hidden)
-    return gaussian_acting(spec, cfg.hidden, is_conditioned=True)
-
-
-def _normalized(seen: trials.ObservationRange | None, batch: Transition) -> Transition:
-    return replace(batch, s=trials.normalized(seen, batch.s), s_next=trials.normalized(seen, batch.s_next))
+def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
+    """Return the mean action."""
+    return jnp.tanh(actor(s, lam)[0])
 
 
 def _optimizers(cfg: SacConfig) -> tuple[optax.GradientTransformation, ...]:
     """Return Adam for policy, critics and temperature; guards shorten the gradients of the critics."""
     rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(scheduled, cfg, "learning_rate")
-    adam = of_actor = optax.adam(rate)
-    if cfg.learning_rate_end is not None and cfg.policy_period > 1:  # its optimiser counts its own steps
-        of_actor = optax.adam(lambda num: rate(num * cfg.policy_period))
+    adam = optax.adam(rate)
     of_critics = optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam
-    return of_actor, of_critics, optax.adam(cfg.learning_rate)
+    return adam, of_critics, optax.adam(cfg.learning_rate)

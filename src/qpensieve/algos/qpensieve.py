@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from qpensieve.algos import mosac
 from qpensieve.learning import snapshots as ring
+from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.guards import SNAPSHOT_MARGIN, LossTrack, is_usual, start_loss_track, with_loss
 from qpensieve.learning.improvement import Eligible, best_value
 from qpensieve.learning.interface import Algorithm, Info, Transition, from_one_lane
@@ -48,9 +49,6 @@ class QPensieveConfig:
     memory_updates: Annotated[Scheduled, NOT_NEGATIVE] = 0
     """Updates over which memory fades: the share of updates that offer past critics and other preferences falls on a
     line from 1 to 0. 0: all updates offer them, as in the paper. None: half of the run's updates."""
-    spread_snapshots: bool = False
-    """Spread the snapshots over the whole run: slot j is replaced at every 2^(j+1)-th push, and `push_period` None is a
-    thirtieth of the run's updates. Without, the oldest is replaced, as in the paper."""
 
 
 class State(eqx.Module):
@@ -127,17 +125,15 @@ def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -
     due = (num_updates > cfg.push_after) & (num_updates % cfg.push_period == 0)
     if state.loss_track is not None:
         due &= is_usual(state.loss_track)
-    return State(
-        state.sac, ring.push_if(due, state.snapshots, state.sac.critic, cfg.spread_snapshots), state.loss_track
-    )
+    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic), state.loss_track)
 
 
 def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
-        actor=lambda state: state.sac.acting,
+        actor=lambda state: state.sac.actor,
         act=mosac.act,
-        acting=mosac.acting(cfg.sac, spec),
+        acting=gaussian_acting(spec, cfg.sac.hidden, is_conditioned=True),
         learning=from_one_lane(partial(step, cfg), partial(draw, cfg)),
         batch_size=cfg.sac.batch_size,
         discount=cfg.sac.discount,

@@ -36,20 +36,11 @@ def push(ring: Snapshots, twins: Critic) -> Snapshots:
     )
 
 
-def push_spread(ring: Snapshots, twins: Critic) -> Snapshots:
-    """Replace slot j by `twins` at every 2^(j+1)-th push, so that ages grow geometrically; `cursor` counts pushes."""
-    count = ring.cursor + 1
-    is_due = count % 2 ** (jnp.arange(ring.filled.size) + 1) == 0
-    put = lambda slots, leaf: jnp.where(is_due.reshape(-1, *[1] * leaf.ndim), leaf[None], slots)
-    return Snapshots(jax.tree.map(put, ring.critics, twins), ring.filled | is_due, count)
-
-
-def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic, is_spread: bool = False) -> Snapshots:
+def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic) -> Snapshots:
     """Push if `due`; a ring without slots stays empty."""
     if ring.filled.size == 0:
         return ring
-    pushed = (push_spread if is_spread else push)(ring, twins)
-    return jax.tree.map(lambda new, old: jnp.where(due, new, old), pushed, ring)
+    return jax.tree.map(lambda new, old: jnp.where(due, new, old), push(ring, twins), ring)
 
 
 def draw(ring: Snapshots, order: Float[Array, " k"], num: int) -> Snapshots:

@@ -104,7 +104,7 @@ def make_learner(algorithm: Algorithm[object], layout: RowLayout, capacity: int,
     else:
         assert updates_per_step == 1
         updates = _PrioritizedUpdates(algorithm, learning, layout)
-    flat_actors = lambda state: jax.vmap(lambda agent: flatten(algorithm.actor(agent)))(state.agent)
+    flat_actors = lambda state: jax.vmap(flatten)(algorithm.actor(state.agent))
 
     def learn(state: TrainState, block: Block) -> tuple[TrainState, Flat, Infos]:
         new, info = updates.learn(updates.insert(state, block), block)
