@@ -84,35 +84,6 @@ def test_targets_are_vectors_under_both_preferences_of_each_transition():
     assert (np.abs(np.diff(bootstrap, axis=2)) > 1e-4).all()
 
 
-def test_an_end_alone_stops_the_bootstrap():
-    """A row cut by a time limit has terminated = 0 and counts on."""
-    state, batch, prefs = _state(0), transitions(1), jnp.asarray(_prefs(_hints(2)), jnp.float32)
-    targets = jax.jit(partial(cnder.targets, CFG))
-    ended = np.asarray(batch.terminated) == 1
-    y = np.asarray(targets(state, batch, prefs))
-    for of_preference in y:
-        np.testing.assert_array_equal(of_preference[ended], np.asarray(batch.r)[ended])
-    cut = np.asarray(targets(state, replace(batch, terminated=jnp.zeros(BATCH)), prefs))
-    np.testing.assert_array_equal(cut[:, ~ended], y[:, ~ended])
-    assert (np.abs(cut - np.asarray(batch.r)[None]).max(axis=2) > 1e-3).all()
-
-
-def _constant_critic(q: list[float]) -> Critic:
-    zeros = jax.tree.map(jnp.zeros_like, _state(0, TWO).critic)
-    return eqx.tree_at(lambda critic: critic.net.last.bias, zeros, jnp.array(q))
-
-
-def test_the_critic_loss_by_hand():
-    """The preferences do not weigh it: all errors count alike."""
-    batch, prefs = transitions(1, TWO, num=2), jnp.array([[[1.0, 0.0]] * 2, [[0.3, 0.7]] * 2])
-    y = jnp.array([[[0.0, 4.0], [2.0, -1.0]], [[1.0, 1.5], [5.0, 0.0]]])
-    # Errors (1, -2), (-1, 3) under the first preference, (0, 0.5), (-4, 2) under the second.
-    value, (q, errors) = cnder.critic_loss(CFG, _constant_critic([1.0, 2.0]), batch, prefs, y)
-    assert float(value) == pytest.approx((1 + 2 + 1 + 3 + 0 + 0.5 + 4 + 2) / 8, rel=1e-6)
-    np.testing.assert_allclose(errors, [(1 + 2 + 0 + 0.5) / 4, (1 + 3 + 4 + 2) / 4], rtol=1e-6)
-    np.testing.assert_allclose(q, np.tile([1.0, 2.0], (2, 2, 1)))
-
-
 def test_the_priority_by_hand():
     priority = cnder.priority_of_errors(CFG, jnp.array([0.0, 0.99, 2.99]))
     np.testing.assert_allclose(priority, [1e-4, 1.0, 9.0], rtol=1e-5)
@@ -225,28 +196,6 @@ def test_both_target_networks_follow_the_updated_ones():
     mixed = lambda old, online: jax.tree.map(lambda t, o: 0.9 * np.asarray(t) + 0.1 * np.asarray(o), old, online)
     assert_trees_close(new.target_actor, mixed(state.target_actor, new.actor), 1e-6)
     assert_trees_close(new.target_critic, mixed(state.target_critic, new.critic), 1e-6)
-
-
-def test_networks_and_their_targets_share_no_buffer():
-    """The loop donates every leaf, and a buffer given away twice is an error."""
-    state = cnder.init(replace(CFG, hidden=2), ONE_STEP, jax.random.key(0))
-    leaves = [leaf for leaf in jax.tree.leaves(state) if leaf.size > 0]
-    assert len({leaf.unsafe_buffer_pointer() for leaf in leaves}) == len(leaves)
-
-
-def test_the_host_acts_as_the_network_and_explores_with_its_noise():
-    algorithm, state = cnder.make(replace(CFG, noise_scale=0.05), SPEC), _state(0)
-    actor = algorithm.actor(state)
-    s, lam = transitions(1).s, _hints(2).past
-    expected = np.asarray(jax.vmap(partial(algorithm.act, actor))(s, lam))
-    np.testing.assert_array_equal(expected, jax.vmap(state.actor)(s, lam))
-    flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(actor)])[None]
-    policy = algorithm.acting.policy(flat)
-    inputs = np.asarray(s)[None], np.asarray(lam)[None]
-    np.testing.assert_allclose(policy.exploit(*inputs)[0], expected, atol=1e-6)
-    noise = algorithm.acting.draw_noise(np.random.default_rng(0), BATCH)
-    explored = policy.explore(*inputs, noise[None], 0)[0]
-    np.testing.assert_allclose(explored, np.clip(expected + 0.05 * noise, -1, 1), atol=1e-6)
 
 
 def test_the_algorithm_learns_from_a_diverse_replay_with_the_newest_transition_forced_in():

@@ -36,13 +36,6 @@ def treasures_per_seed(name: str) -> list[int]:
     return [len(found) for found in find_treasures(returns[:, :, None])]
 
 
-def own_utility(name: str) -> np.ndarray:
-    """Utility lam . return [seed, p] of agents of single preferences at the run's end."""
-    content, row = last_full_evaluation(name)
-    assert row["step"] == 300_000
-    return np.einsum("spd,pd->sp", np.array(row["mean_returns"]), np.array(content["preferences"]))
-
-
 def test_cnder_reaches_three_treasures_across_preferences():
     """Measured when written: four and three treasures, UT 5.4 and 2.4 on the 19 preferences."""
     settings = {"seeds": 2, "steps": 30_000, "random_steps": 5_000}
@@ -187,48 +180,3 @@ def searched(algo: str, **settings: Any) -> SearchRecord:
     while trainer.step < trainer.goal:
         trainer.advance()
     return trainer.search_record()
-
-
-def test_committed_pgmorl_run_evolves_with_short_stages():
-    search = last_full_evaluation("DST2d-pgmorl-short")[0]["search"]
-    assert search["generations"] >= 3
-    for volumes in search["archive_hv"]:
-        assert volumes == sorted(volumes)
-        assert volumes[0] < volumes[-1] <= 1055.0
-
-
-@pytest.mark.parametrize("algo", ["pgmorl", "pfa"])
-@pytest.mark.parametrize(("budget", "iterations", "generations"), [("1.5M", 36, 0), ("4.5M", 109, 2)])
-def test_committed_runs_of_populations_keep_to_their_budgets(algo, budget, iterations, generations):
-    content, row = last_full_evaluation(f"DST2d-{algo}-{budget}")
-    assert (content["search"]["iterations"], content["search"]["generations"]) == (iterations, generations)
-    assert row["step"] == iterations * 40_960 <= content["config"]["steps"]
-    assert max(row["ut"]) <= 7.757 + 1e-3
-    assert max(row["hv"]) <= 1055.0
-
-
-def test_committed_pgmorl_run_spreads_over_halfcheetahs_trade_off():
-    for archive in last_full_evaluation("HalfCheetah2d-pgmorl-1.5M")[0]["search"]["archive"]:
-        forward, control = np.array(archive).T
-        assert forward.max() > 1000
-        assert control.max() > -500
-
-
-def test_committed_envelope_runs_with_five_bins_beat_the_utility_of_the_paper_in_four_seeds_of_five():
-    """25 actions and a discount of 0.97, on the CPU; half an hour, so it is read and not run."""
-    ut = []
-    for name in ("../cpu/DST2d-envelope-bins5-a", "../cpu/DST2d-envelope-bins5-b"):
-        content, row = last_full_evaluation(name)
-        assert (content["config"]["agent"]["bins"], content["config"]["agent"]["envelope"]) == (5, True)
-        ut += row["ut"]
-    assert len(ut) == 5
-    assert sum(value > 4.6 for value in ut) == 4
-    assert max(ut) <= 7.757 + 1e-3
-
-
-def test_committed_hybrid_run_does_not_help_sac_on_dst2d():
-    """As docs/results.md says: same seed and preference at 300k, six agents of ten tie, four are worse, none better."""
-    gain = own_utility("DST2d-hybrid-sac") - own_utility("DST2d-sac-two")
-    is_tie = np.abs(gain) < 1e-3
-    assert is_tie.sum() == 6
-    assert (gain[~is_tie] < 0).all()

@@ -13,9 +13,7 @@ import optax
 import pytest
 
 from qpensieve.algos import mosac
-from qpensieve.learning import diagnostics
 from qpensieve.learning.interface import Transition
-from qpensieve.learning.nets import Critic
 from qpensieve.types import EnvSpec
 from tests.algos.problem import (
     BATCH,
@@ -124,23 +122,6 @@ def test_no_gradient_flows_into_the_target():
         return jnp.sum(mosac.soft_target(SAC, moved, batch, lam, action_noise(3)))
 
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(jax.jit(jax.grad(total))((state.actor, state.target))))
-
-
-def _constant_critics(q: list[list[float]]) -> Critic:
-    """Twins that answer `q` whatever they are asked."""
-    zeros = jax.tree.map(jnp.zeros_like, sac_state(0, TWO).critic)
-    return eqx.tree_at(lambda critic: critic.net.last.bias, zeros, jnp.array(q))
-
-
-def test_the_critic_loss_by_hand():
-    critic = _constant_critics([[1.0, 2.0], [3.0, -1.0]])
-    batch = transitions(1, TWO, num=2)
-    lam = jnp.array([[0.25, 0.75], [0.9, 0.1]])
-    y = jnp.array([[0.0, 4.0], [2.0, 1.0]])
-    loss, q_mean = once(mosac.critic_loss)(critic, batch, lam, y)
-    # First twin: .25 * 1 + .75 * 4 = 3.25 and .9 * 1 + .1 * 1 = 1; second: .25 * 9 + .75 * 25 = 21, .9 * 1 + .1 * 4.
-    assert float(loss) == pytest.approx((3.25 + 1.0) / 2 + (21.0 + 1.3) / 2, rel=1e-6)
-    assert float(q_mean) == pytest.approx((0.25 + 1.5 + 0.9 + 0.2) / 2, rel=1e-6)
 
 
 def test_the_critic_loss_is_that_of_the_loops():
@@ -343,7 +324,7 @@ def test_targets_are_bounded_by_the_rewards_of_the_batch_they_are_in():
 
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_preferences_are_spread_over_the_bins_of_the_first_objective(d: int):
-    lam = np.asarray(once(lambda key: diagnostics.spread_preferences(key, 500, d))(jax.random.key(0)))
+    lam = np.asarray(once(lambda key: mosac.spread_preferences(key, 500, d))(jax.random.key(0)))
     np.testing.assert_allclose(lam.sum(axis=1), 1.0, rtol=1e-5)
     assert (lam >= 0).all()
     np.testing.assert_array_equal(np.floor(lam[:, 0] * 5), np.arange(500) % 5)
@@ -354,7 +335,7 @@ def test_preferences_are_spread_over_the_bins_of_the_first_objective(d: int):
 
 def test_means_by_bin_peaks_and_shares_by_hand():
     values = jnp.arange(12.0)
-    assert {name: float(v) for name, v in diagnostics.by_bin("q", values).items()} == {
+    assert {name: float(v) for name, v in mosac.by_bin("q", values).items()} == {
         "q_bin_1": 5.0,
         "q_bin_2": 6.0,
         "q_bin_3": 4.5,
@@ -362,7 +343,7 @@ def test_means_by_bin_peaks_and_shares_by_hand():
         "q_bin_5": 6.5,
     }
     gradient, errors = {"w": jnp.array([3.0]), "b": jnp.array([4.0])}, jnp.array([[1.0, -2.0], [3.0, 4.0]])
-    seen = once(diagnostics.of_update)(gradient, errors, jnp.array([[0.995, -0.5], [-1.0, 0.98]]))
+    seen = once(mosac.of_update)(gradient, errors, jnp.array([[0.995, -0.5], [-1.0, 0.98]]))
     expected = {"critic_gradient_max": 5.0, "td_error_1": 2.0, "td_error_2": 3.0, "saturation": 0.5}
     assert {name: float(v) for name, v in seen.items()} == expected
 
@@ -374,7 +355,7 @@ def test_diagnostics_are_those_of_the_parts_they_are_made_of():
     def drawn(key: Any) -> Any:
         key_lam, key_next, key_now = jax.random.split(key, 3)
         noises = (jax.random.normal(key, (BATCH, SPEC.action_size)) for key in (key_next, key_now))
-        return diagnostics.spread_preferences(key_lam, BATCH, 3), *noises
+        return mosac.spread_preferences(key_lam, BATCH, 3), *noises
 
     lam, next_noise, noise = once(drawn)(jax.random.key(5))
     y = _soft_target(state, batch, lam, next_noise)

@@ -12,14 +12,12 @@ import pytest
 from benchmarks import plain
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.learning.interface import UniformLearning
 from qpensieve.learning.snapshots import Snapshots
 from tests.algos.problem import (
     BATCH,
     SAC,
     SPEC,
     action_noise,
-    assert_trees_close,
     assert_trees_equal,
     mosac_update,
     once,
@@ -74,18 +72,6 @@ _fast, _plain = _graded(qpensieve.pensieve_loss), _graded(plain.pensieve_loss)
 def _loss(ring: Snapshots, actor: Any, critic: Any, query: mosac.Query) -> Any:
     """Loss (11) with its auxiliary values."""
     return _fast(ring, actor, critic, query)[0]
-
-
-@pytest.mark.parametrize("num_filled", [0, 2, K])
-def test_fast_and_plain_loss_agree_in_value_and_gradient_by_the_policys_parameters(num_filled: int):
-    state = pensieve_state(0, K, num_filled)
-    given = (state.snapshots, state.sac.actor, state.sac.critic, _query(5))
-    (value, (logp, _)), gradient = _fast(*given)
-    (expected, (their_logp, _)), their_gradient = _plain(*given)
-    assert float(value) == pytest.approx(float(expected), rel=1e-5)
-    assert_trees_close(logp, their_logp, 1e-5)
-    assert_trees_close(gradient, their_gradient, 1e-5)
-    assert all(np.abs(leaf).max() > 1e-2 for leaf in jax.tree.leaves(gradient))
 
 
 def _critics(state: qpensieve.State, num_filled: int) -> list[oracle.Twins]:
@@ -193,36 +179,6 @@ def test_end_block_pushes_the_critic_of_that_moment():
     assert_trees_equal(new.sac, state.sac)
     assert_trees_equal(jax.tree.map(lambda leaf: leaf[1], new.snapshots.critics), state.sac.critic)
     np.testing.assert_array_equal(new.snapshots.filled, [True, True, False, False])
-
-
-def test_make_bundles_these_functions():
-    cfg = QPensieveConfig(SAC, push_after=0, push_period=1)
-    algorithm, state = qpensieve.make(cfg, SPEC), pensieve_state(0, K, 0)
-    like = jax.eval_shape(algorithm.init, jax.random.key(0), jnp.zeros(3))
-    assert jax.tree.map(jnp.shape, like) == jax.tree.map(jnp.shape, state)
-    assert isinstance(algorithm.learning, UniformLearning)
-    batches = (transitions(1),)
-    new, _ = jax.jit(algorithm.learning.update)(
-        state, batches, algorithm.learning.draw(batches, jax.random.key(1), jnp.asarray(0))
-    )
-    assert algorithm.actor(new) is new.sac.actor
-    assert algorithm.end_block(new, jnp.asarray(1)).snapshots.filled.sum() == 1
-
-
-def test_a_critic_that_promises_more_under_another_preference_is_climbed():
-    """By hand: the value read under lam' counts lam . Q(lam'), not lam' . Q(lam')."""
-    sac = sac_state(0)
-    # One hidden path from lam's first entry to both answers: Q(s, a; lam') = (lam'_1, -3 lam'_1, 0).
-    critic = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), sac.critic)
-    critic.net.first.weight[:, -3, 0] = critic.net.second.weight[:, 0, 0] = 1.0
-    critic.net.last.weight[:, 0] = [1.0, -3.0, 0.0]
-    lam, other = [0.8, 0.1, 0.1], [1.0, 0.0, 0.0]
-    prefs = np.array([lam, other, lam, lam, lam], np.float32)
-    query = mosac.Query(*jax.device_put((np.zeros((), np.float32), transitions(1).s, prefs, action_noise(0))))
-    ring, critic = pensieve_state(0, K, 0).snapshots, jax.device_put(critic)
-    loss, _ = _loss(ring, sac.actor, critic, query)
-    # Under lam itself 0.8 (0.8 - 0.3), under the other 1.0 (0.8 - 0.3).
-    assert float(loss) == pytest.approx(-0.5, rel=1e-6)
 
 
 def test_no_snapshot_is_taken_while_the_loss_is_above_its_median():

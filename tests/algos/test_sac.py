@@ -24,7 +24,6 @@ from tests.algos.problem import (
     SPEC,
     action_noise,
     assert_trees_close,
-    random_like,
     sac_state,
     sac_update,
     transitions,
@@ -42,12 +41,6 @@ def _init(spec: EnvSpec, lam: Any, seed: int = 0) -> sac.State:
 
 _step = jax.jit(sac_update(CFG))
 _soft_target = jax.jit(partial(sac.soft_target, CFG))
-
-
-def _updates(state: sac.State, batches: list[Any]) -> sac.State:
-    for i, batch in enumerate(batches):
-        state, _ = _step(state, batch, jax.random.key(i))
-    return state
 
 
 def _along(lam: np.ndarray, net: Any, inputs: int, readout: np.ndarray | None) -> Mlp:
@@ -99,32 +92,6 @@ def test_the_losses_are_mosacs_along_lam_too():
     loss, mean = jax.jit(sac.critic_loss)(single.critic, batch, jnp.asarray(y))
     np.testing.assert_allclose(loss, np.square(q - y).mean(axis=1).sum(), rtol=1e-5)
     np.testing.assert_allclose(mean, q[0].mean(), rtol=1e-5, atol=1e-6)
-
-
-def test_an_end_stops_the_bootstrap_and_nothing_else_does():
-    state, batch = _init(SPEC, LAM), transitions(0)
-    y = np.asarray(_soft_target(state, batch, action_noise(0)))
-    reward = np.asarray(batch.r) @ np.asarray(LAM)
-    ended = np.asarray(batch.terminated) == 1.0
-    np.testing.assert_allclose(y[ended], reward[ended], rtol=1e-6)
-    assert (np.abs(y - reward)[~ended] > 1e-3).all()
-
-
-def test_the_first_objective_alone_is_ordinary_sac_on_it():
-    batches = [transitions(i) for i in range(5)]
-    first_only = [replace(batch, r=batch.r[:, :1]) for batch in batches]
-    ours = _updates(_init(SPEC, [1.0, 0.0, 0.0]), batches)
-    ordinary = _updates(_init(replace(SPEC, objectives=("one",)), [1.0]), first_only)
-    assert_trees_close(replace(ours, lam=ordinary.lam), ordinary, 1e-5)
-
-
-def test_halves_of_doubled_rewards_are_their_plain_sum():
-    batches = [transitions(i, TWO) for i in range(5)]
-    doubled = [replace(batch, r=2.0 * batch.r) for batch in batches]
-    summed = [replace(batch, r=batch.r.sum(axis=1, keepdims=True)) for batch in batches]
-    ours = _updates(_init(TWO, [0.5, 0.5]), doubled)
-    plain = _updates(_init(replace(SPEC, objectives=("sum",)), [1.0]), summed)
-    assert_trees_close(replace(ours, lam=plain.lam), plain, 1e-4)
 
 
 def test_nineteen_in_one_batch_are_each_of_them_alone():
@@ -180,15 +147,3 @@ class TestPreferences:
     def test_nonsense_is_refused(self, words: tuple[str, ...], spec: EnvSpec, message: str):
         with pytest.raises(ValueError, match=message):
             sac.parse_preferences(words, spec)
-
-
-def test_the_preference_is_no_input_and_the_actor_acts_the_same_on_host_and_device():
-    algorithm = sac.make(CFG, TWO)
-    state = random_like(_init(TWO, [0.9, 0.1]).actor, 3)
-    s = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    act = jax.jit(jax.vmap(algorithm.act, in_axes=(None, 0, None)))
-    ours = act(state, s, jnp.array([0.9, 0.1]))
-    np.testing.assert_array_equal(ours, act(state, s, jnp.array([0.1, 0.9])))
-    flat = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(state)])[None]
-    host = algorithm.acting.policy(flat).exploit(s[None], np.zeros((1, 5, 2), np.float32))
-    np.testing.assert_allclose(host[0], ours, atol=1e-5)

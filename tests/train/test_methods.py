@@ -125,10 +125,11 @@ def test_the_host_acts_as_the_device_does(algo: str):
     state = jax.tree.map(lambda leaf: jnp.asarray(draws.uniform(-0.3, 0.3, leaf.shape), leaf.dtype), like)
     obs = draws.uniform(0, 11, (num, 12, 2)).astype(np.float32)
     lam = np.tile(np.array([[0.9, 0.1], [0.8, 0.2], [0.5, 0.5], [0.2, 0.8]], np.float32), (num, 3, 1))
-    acts = jax.jit(jax.vmap(jax.vmap(algorithm.act, in_axes=(None, 0, 0))))
-    actors = algorithm.actor(state)
-    host = algorithm.acting.policy(np.asarray(jax.vmap(flatten)(actors))).exploit(obs, lam)
-    np.testing.assert_allclose(host, acts(actors, obs, lam), atol=1e-5)
+    assert algorithm.action_values is not None
+    no_noise = np.zeros((num, 12, algorithm.acting.action_size), np.float32)
+    stored, _ = jax.jit(jax.vmap(algorithm.action_values.act))(state, obs, lam, no_noise)
+    host = algorithm.acting.policy(np.asarray(jax.vmap(flatten)(algorithm.actor(state)))).exploit(obs, lam)
+    np.testing.assert_allclose(host, algorithm.acting.decode(np.asarray(stored)), atol=1e-5)
     assert (host != host[:, :1]).any()
 
 

@@ -202,7 +202,6 @@ def make(cfg: CnDerConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
         actor=lambda state: state.actor,
-        act=lambda actor, s, lam: actor(s, lam),
         acting=noisy_acting(spec, cfg.hidden, cfg.noise_scale),
         learning=learning,
         batch_size=cfg.batch_size,

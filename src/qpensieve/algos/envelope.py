@@ -305,27 +305,6 @@ def _start(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> tuple[QHe
     return net, target, start_optimizer(make_optimizer(cfg), net)
 
 
-def act(
-    cfg: EnvelopeConfig, spec: EnvSpec, net: QHead, s: Float[Array, " obs"], lam: Float[Array, " d"]
-) -> Float[Array, " act"]:
-    """Return the action with the largest lam . Q(s, a; lam)."""
-    return jnp.asarray(actions_of(cfg, spec))[jnp.argmax(net(s, lam, cfg.layer_norm) @ lam)]
-
-
-def envelope_target(
-    online_next: Float[Array, "b m actions d"], target_next: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]
-) -> Float[Array, "b m d"]:
-    """Return arg_Q max over a' and lam' in W of lam . Q(s', a'; lam'): the whole vector at the best pair."""
-    return _at(target_next, envelope_choice(online_next, prefs))
-
-
-def double_dqn_target(
-    online_next: Float[Array, "b m actions d"], target_next: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]
-) -> Float[Array, "b m d"]:
-    """Return the vector at the best action under the own preference, as in the authors' released code."""
-    return _at(target_next, own_choice(online_next, prefs))
-
-
 def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
     """Choose a' and lam' in W with the largest lam . Q(s', a'; lam'), for each lam in W; ties go to the first.
 
@@ -354,7 +333,8 @@ def _scores(q: Float[Array, "*#batch d"], lam: Float[Array, "*#batch d"]) -> Flo
     return sum(terms[1:], terms[0])
 
 
-def _at(q: Float[Array, "b m actions d"], choice: Choice) -> Float[Array, "b m d"]:
+def chosen(q: Float[Array, "b m actions d"], choice: Choice) -> Float[Array, "b m d"]:
+    """Return the whole vector at the chosen pair, arg_Q max over a' and lam' of the paper."""
     return jax.vmap(lambda q, i, a: q[i, a])(q, choice.preference, choice.action)
 
 
@@ -373,9 +353,9 @@ def bellman_target(
     """Return r + gamma Q_target(s', a'; lam') of every transition and preference, and the choice of (a', lam')."""
     choose = envelope_choice if cfg.envelope else own_choice
     choice = choose(all_values(cfg, state.net, batch.s_next, prefs), prefs)
-    bootstrap = _at(all_values(cfg, state.target, batch.s_next, prefs), choice)
+    bootstrap = chosen(all_values(cfg, state.target, batch.s_next, prefs), choice)
     if state.twin is not None:
-        other = _at(all_values(cfg, state.twin.target, batch.s_next, prefs), choice)
+        other = chosen(all_values(cfg, state.twin.target, batch.s_next, prefs), choice)
         bootstrap = smaller(prefs, bootstrap, other)
     going_on = (1.0 - batch.terminated)[:, None, None]
     return batch.r[:, None] + cfg.discount * going_on * bootstrap, choice
@@ -516,7 +496,6 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
         actor=partial(acting_net, cfg),
-        act=partial(act, cfg, spec),
         acting=greedy_acting(Greedy(widths(cfg, spec), actions, partial(epsilon, cfg), cfg.layer_norm)),
         learning=PrioritizedLearning(
             keeps="newest",

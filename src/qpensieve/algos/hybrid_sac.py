@@ -223,7 +223,6 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=partial(init, cfg, spec),
         actor=lambda state: (state.own.actor, state.helper.sac.actor),
-        act=lambda actors, s, lam: sac.act(actors[0], s, lam),
         acting=both_acting(cfg, spec),
         learning=UniformLearning(partial(step, cfg), partial(draw, cfg)),
         batch_size=cfg.sac.batch_size,

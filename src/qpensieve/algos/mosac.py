@@ -17,7 +17,6 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.diagnostics import BINS, by_bin, of_update, spread_preferences
 from qpensieve.learning.guards import (
     LONGEST_GRADIENT,
     RewardRange,
@@ -52,6 +51,10 @@ ENDS = ("target_entropy_end", "learning_rate_end")
 """Settings with the last value of another setting, which moves there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
 """Updates of a whole run of the paper."""
+BINS = 5
+"""Bins of lam1 in diagnostics; bin i holds (i - 1) / 5 to i / 5."""
+SATURATED = 0.99
+"""Size of an action's component from which it counts as saturated."""
 
 
 @dataclass(frozen=True)
@@ -306,6 +309,31 @@ def soft_actions(
     return a, -temperature(state.log_alpha, lam) * logp
 
 
+def spread_preferences(key: Key[Array, ""], num: int, d: int) -> Float[Array, "num d"]:
+    """Draw preferences: lam1 uniform in bin i % 5 for row i, the rest uniform on the remaining simplex."""
+    key_first, key_rest = jax.random.split(key)
+    bins = jnp.arange(num) % BINS
+    first = ((bins + jax.random.uniform(key_first, (num,))) / BINS)[:, None]
+    rest = sample_preferences(key_rest, num, d - 1, "dirichlet") if d > 2 else jnp.ones((num, d - 1))
+    return jnp.concatenate([first, (1.0 - first) * rest], axis=1) if d > 1 else jnp.ones((num, 1))
+
+
+def by_bin(name: str, values: Float[Array, " b"]) -> Info:
+    """Return the means of the rows of each bin."""
+    bins = jnp.arange(len(values)) % BINS
+    return {f"{name}_bin_{i + 1}": jnp.mean(values, where=bins == i) for i in range(BINS)}
+
+
+def of_update(gradient: object, errors: Float[Array, "b d"], a: Float[Array, "b act"]) -> Info:
+    """Return the length of the critics' gradient, the mean size of each objective's errors, and the saturation.
+
+    The saturation is the share of components of actions near -1 or 1.
+    """
+    sizes = jnp.mean(jnp.abs(errors), axis=0)
+    seen = {"critic_gradient_max": optax.tree.norm(gradient)} | {f"td_error_{i + 1}": x for i, x in enumerate(sizes)}
+    return seen | {"saturation": jnp.mean((jnp.abs(a) > SATURATED).astype(jnp.float32))}
+
+
 def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Info:
     """Return diagnostics of policy and critics, with preferences of all bins."""
     b = len(batch.r)
@@ -333,7 +361,6 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
         actor=lambda state: state.actor,
-        act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=True),
         learning=from_one_lane(partial(step, cfg), partial(draw, cfg, 1)),
         batch_size=cfg.batch_size,
@@ -342,11 +369,6 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         action_values=ACTION_VALUES,
         inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
     )
-
-
-def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
-    """Return the mean action."""
-    return jnp.tanh(actor(s, lam)[0])
 
 
 def _optimizers(cfg: SacConfig) -> tuple[optax.GradientTransformation, ...]:

@@ -132,7 +132,6 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
         actor=lambda state: state.sac.actor,
-        act=mosac.act,
         acting=gaussian_acting(spec, cfg.sac.hidden, is_conditioned=True),
         learning=from_one_lane(partial(step, cfg), partial(draw, cfg)),
         batch_size=cfg.sac.batch_size,

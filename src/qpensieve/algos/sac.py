@@ -16,10 +16,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
-from qpensieve.algos.mosac import LossAndAux, NetworkConfig, Optimizers, temperature_loss
+from qpensieve.algos.mosac import LossAndAux, NetworkConfig, Optimizers, of_update, temperature_loss
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.diagnostics import of_update
 from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
@@ -136,13 +135,7 @@ def soft_target(
     """Return lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not stop it."""
     a_next, logp = sample_actions(state.actor, batch.s_next, noise)
     q = twin_values(state.target, batch.s_next, a_next).min(axis=0)
-    return scalar_target(cfg, state, batch, q - jnp.exp(state.log_alpha) * logp)
-
-
-def scalar_target(
-    cfg: SingleSacConfig, state: State, batch: Transition, soft_value: Float[Array, " b"]
-) -> Float[Array, " b"]:
-    """Return the target, given the soft value of the next state."""
+    soft_value = q - jnp.exp(state.log_alpha) * logp
     reward = scalarize(jnp.broadcast_to(state.lam, batch.r.shape), batch.r)
     return jax.lax.stop_gradient(reward + cfg.discount * (1.0 - batch.terminated) * soft_value)
 
@@ -200,7 +193,6 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=partial(init, cfg, spec),
         actor=lambda state: state.actor,
-        act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=False),
         learning=from_one_lane(partial(step, cfg), lambda batch, key, number: draw(batch, key)),
         batch_size=cfg.batch_size,
@@ -209,12 +201,6 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
         action_values=ACTION_VALUES,
         inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
     )
-
-
-def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
-    """Return the mean action for the agent's own preference; `lam` is ignored."""
-    del lam
-    return jnp.tanh(actor(s, jnp.zeros(0))[0])
 
 
 def _adam(cfg: SingleSacConfig) -> optax.GradientTransformation:

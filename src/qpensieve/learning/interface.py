@@ -130,7 +130,6 @@ class Algorithm(Generic[S]):
     Attributes:
         init: (key, preference) -> first state. The preference is the agent's own; agents that serve all ignore it.
         actor: State -> the network that acts, or networks, one per lane.
-        act: (actor, s, lam) -> deterministic action, as the environment takes it.
         acting: How to act and explore on the host.
         learning: Sampling of the replay, and the update.
         batch_size: Transitions per update.
@@ -146,7 +145,6 @@ class Algorithm(Generic[S]):
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
     actor: Callable[[S], Any]
-    act: Callable[[Any, Float[Array, " obs"], Float[Array, " d"]], Float[Array, " act"]]
     acting: Acting
     learning: UniformLearning[S] | PrioritizedLearning[S]
     batch_size: int
