@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +130,9 @@ class Run(TrainingLoop):
         Raises:
             CallbackError: A callback failed; the run is saved.
         """
-        told = self.folder if len(self.callbacks) > 0 else None  # else nobody needs the history
+        is_heard = len(self.callbacks) > 0  # else nobody needs the history
         try:
-            with self.callbacks.during(describe(self.session, self.goal, told)):
+            with self.callbacks.during(describe(self.session, self.goal, self.folder)) if is_heard else nullcontext():
                 self._train(hint)
         except CallbackError as error:
             if self.session.step > 0:
@@ -233,7 +233,7 @@ class Run(TrainingLoop):
         is_new = not is_begun and step not in self.files.table.short_steps
         is_evaluated = is_new and (is_due(config.eval_period) or step == self.goal)
         is_fully = is_due(config.full_eval_period)
-        if (is_evaluated or is_fully) and self.last_checkpoint_step is None:
+        if (is_evaluated or is_fully) and not checkpoint.kept_steps(self.folder):
             self.save()  # results always have a checkpoint to continue from
         if is_evaluated:
             progress.enter(EVALUATING)
