@@ -65,13 +65,6 @@ def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_small_arrays_are_the_bytes_that_numpy_writes(tmp_path: Path):
-    """Folders written before and after this function was made are equal byte for byte."""
-    files.write_small_npz(tmp_path / "ours.npz", ARRAYS)
-    np.savez_compressed(tmp_path / "theirs.npz", allow_pickle=False, **ARRAYS)
-    assert (tmp_path / "ours.npz").read_bytes() == (tmp_path / "theirs.npz").read_bytes()
-
-
 def test_json_and_text_are_written_as_they_are(tmp_path: Path):
     files.write_json(tmp_path / "x.json", {"name": "é", "values": [1, 2.5]})
     assert json.loads((tmp_path / "x.json").read_text()) == {"name": "é", "values": [1, 2.5]}

@@ -31,37 +31,25 @@ def test_the_first_row_that_is_not_finite_is_named():
         check_finite("a loss", values, lambda row: f"row {row}", 40)
 
 
-def test_the_mean_since_the_last_call():
-    sums = Accumulator()
-    assert sums.take() == {}
-    sums.add({"loss": np.array([1.0, 2.0])})
-    sums.add({"loss": np.array([3.0, 6.0])})
-    np.testing.assert_array_equal(sums.take()["loss"], [2.0, 4.0])
-    assert sums.take() == {}
-
-
-def test_what_was_added_is_not_changed_and_numbers_keep_their_type():
+def test_means_since_the_last_call_keep_type_and_what_was_added():
     sums, value = Accumulator(), np.array([1.0, 2.0], np.float32)
+    assert sums.take() == {}
     sums.add({"loss": value})
-    sums.add({"loss": value})
+    sums.add({"loss": np.array([3.0, 6.0], np.float32)})
     assert value.tolist() == [1.0, 2.0]
-    assert sums.take()["loss"].dtype == np.float32
+    taken = sums.take()["loss"]
+    assert (taken.tolist(), taken.dtype) == ([2.0, 4.0], np.float32)
+    assert sums.take() == {}
 
 
-def test_a_restored_one_goes_on():
+def test_a_restored_one_goes_on_and_of_peaks_the_largest_counts():
     sums = Accumulator()
-    sums.add({"loss": np.array([1.0])})
-    saved = {name.removeprefix("log/"): value for name, value in sums.arrays().items()}
-    again = Accumulator(saved, sums.count)
+    add = lambda to, value: to.add({"loss_max": np.array([value, 0.5]), "loss": np.array([value, 0.5])})
+    for value in (-3.0, -1.0):
+        add(sums, value)
+    again = Accumulator({name.removeprefix("log/"): value for name, value in sums.arrays().items()}, sums.count)
     for one in (sums, again):
-        one.add({"loss": np.array([2.0])})
-    np.testing.assert_array_equal(again.take()["loss"], sums.take()["loss"])
-
-
-def test_of_peaks_the_largest_counts():
-    sums = Accumulator()
-    for value in (-3.0, -1.0, -2.0):
-        sums.add({"loss_max": np.array([value, 0.5]), "loss": np.array([value, 0.5])})
-    taken = sums.take()
-    assert taken["loss_max"].tolist() == [-1.0, 0.5]
-    assert taken["loss"].tolist() == [-2.0, 0.5]
+        add(one, -2.0)
+        taken = one.take()
+        assert taken["loss_max"].tolist() == [-1.0, 0.5]
+        assert taken["loss"].tolist() == [-2.0, 0.5]

@@ -290,10 +290,13 @@ def read_npz(
         try:
             with zipfile.ZipFile(file) as archive:
                 found = _read_directory(archive, names)
-                _check_total(found, path.stat().st_size if most is None else most)
+                total, limit = sum(header.num_bytes for header in found.values()), most or path.stat().st_size
+                if total > limit:
+                    raise ValueError(f"its arrays would take {total:,} bytes, but {limit:,} is the most that they may")
                 if check is not None:
                     check(found)
-                return {name: _read_array(archive, name) for name in found}
+                read = lambda name: np.lib.format.read_array(archive.open(name + SUFFIX), allow_pickle=False)
+                return {name: read(name) for name in found}
         # An altered file makes zipfile and NumPy's header parser raise nearly anything.
         except Exception as error:
             raise UserError(f"{path.name} is not a file of the arrays expected: {_reason(error)}") from error
@@ -349,14 +352,3 @@ def _read_header(file: Any, size: int) -> Header:
     if header.num_bytes != size - file.tell():
         raise ValueError(f"an array says {dtype} {shape}, {header.num_bytes:,} bytes, but has {size - file.tell():,}")
     return header
-
-
-def _check_total(found: Headers, most: int) -> None:
-    total = sum(header.num_bytes for header in found.values())
-    if total > most:
-        raise ValueError(f"its arrays would take {total:,} bytes, but {most:,} is the most that they may")
-
-
-def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    with archive.open(name + SUFFIX) as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
