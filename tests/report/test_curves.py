@@ -137,8 +137,6 @@ def test_runs_whose_scores_do_not_compare_are_refused(tmp_path: Path):
     table = make_table(dst_returns(), reference="DST2d")
     run = make_run(tmp_path / "a", table)
     compare = lambda *paths: compare_curves([read_run(path) for path in paths], tmp_path / "c.png")
-    with pytest.raises(ValueError, match="no runs to compare"):
-        compare()
     with pytest.raises(ValueError, match=r"must have the same domain to be compared: .*a and .*b differ"):
         compare(run, make_run(tmp_path / "b", table, domain="Hopper2d"))
     with pytest.raises(ValueError, match="same preferences of the short protocol"):

@@ -18,7 +18,7 @@ from qpensieve.console import PAGE, format_count, format_duration, format_entrie
 from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.experiments import costs, paper, tasks
 from qpensieve.experiments.local import RUNS_PER_GPU, Local
-from qpensieve.experiments.plan import Artefact, Plan, ScaleName, Size, find_artefacts, make_plan
+from qpensieve.experiments.plan import Plan, ScaleName, Size, find_artefacts, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
 from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
 from qpensieve.experiments.ray import OnRay
@@ -321,14 +321,11 @@ def report(
     if into is not None:
         for artefact in found.plan.artefacts:
             if artefact.show == "scores" and artefact.cells:
-                _insert(into, artefact, found, folder)
+                sheet = score_sheet(artefact, found, folder)
+                cells = artefact.cells.items()
+                reasons = {place: found.left_out_of(run, sheet.cell(*place).seeds) for place, run in cells}
+                insert(into, artefact.name, sheet, {place: why for place, why in reasons.items() if why})
         print(into)
-
-
-def _insert(page: Path, artefact: Artefact, found: PlanResults, report: Path) -> None:
-    sheet = score_sheet(artefact, found, report)
-    reasons = {place: found.left_out_of(run, sheet.cell(*place).seeds) for place, run in artefact.cells.items()}
-    insert(page, artefact.name, sheet, {place: why for place, why in reasons.items() if why})
 
 
 def _about_scale(found: PlanResults) -> str:

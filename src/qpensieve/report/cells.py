@@ -64,7 +64,7 @@ def read_cell(
 
 
 def with_dominance(cell: Cell, against: Sequence[Path], step: int | None = None, goal: int | None = None) -> Cell:
-    """The cell with ED.
+    """The cell with ED of each seed, NaN where the other method has no such seed; a note says why.
 
     Args:
         cell: A cell that was read from runs.
@@ -75,7 +75,20 @@ def with_dominance(cell: Cell, against: Sequence[Path], step: int | None = None,
     if cell.values is None or not against:
         return cell
     other = _matching(cell, read_runs(against), step, cell.goal if goal is None else goal)
-    values, note = dominance(cell, other)
+    found: dict[int, float] = {}
+    if other is None:
+        note = f"No ED: the reference has no {cell.protocol} at {format_count(cell.step)} steps."
+    elif cell.returns is None or other.returns is None:
+        note = "No ED: an exported file has no returns of the short protocol."
+    elif not (found := dominance_by_seed(cell, other)):
+        note = "No ED: the reference has no run with the same seed."
+    else:
+        num = len(common_preferences([cell.preferences, other.preferences]))
+        is_part, is_less = len(found) < len(cell.seeds), num < len(cell.preferences)
+        alone = f"ED over {seeds_in_words(list(found))} alone: the reference has no others." if is_part else ""
+        fewer = f"ED on the {num} preferences that both were evaluated on." if is_less else ""
+        note = " ".join(filter(None, (alone, fewer)))
+    values = np.array([found.get(seed, np.nan) for seed in cell.seeds])
     return replace(cell, values={**cell.values, ED: values}, notes={ED: note} if note else {})
 
 
@@ -172,23 +185,6 @@ def dominance_by_seed(ours: Cell, theirs: Cell) -> dict[int, float]:
         return {}
     a, b = (rounded(returns_on(one, common)[[one.seeds.index(seed) for seed in shared]]) for one in (ours, theirs))
     return dict(zip(shared, np.asarray(metrics.episodic_dominance(a, b, common)).tolist(), strict=True))
-
-
-def dominance(ours: Cell, theirs: Cell | None) -> tuple[PerSeed, str]:
-    """ED of each seed, NaN where the other has no such seed; and a note."""
-    found: dict[int, float] = {}
-    if theirs is None:
-        note = f"No ED: the reference has no {ours.protocol} at {format_count(ours.step)} steps."
-    elif ours.returns is None or theirs.returns is None:
-        note = "No ED: an exported file has no returns of the short protocol."
-    elif not (found := dominance_by_seed(ours, theirs)):
-        note = "No ED: the reference has no run with the same seed."
-    else:
-        num = len(common_preferences([ours.preferences, theirs.preferences]))
-        is_part, is_less = len(found) < len(ours.seeds), num < len(ours.preferences)
-        alone = f"ED over {seeds_in_words(list(found))} alone: the reference has no others." if is_part else ""
-        note = _joined(alone, f"ED on the {num} preferences that both were evaluated on." if is_less else "")
-    return np.array([found.get(seed, np.nan) for seed in ours.seeds]), note
 
 
 def hypervolume_note(domain: str) -> str:
@@ -349,7 +345,3 @@ def _curve(found: BySeed, runs: Sequence[RunResults]) -> Curve | None:
     values = [[of[seed] for seed in sorted(of)] for of in kept.values()]
     steps: Int64[np.ndarray, " t"] = np.array(list(kept), np.int64)
     return Curve(steps, np.array(values, np.float64), max(run.goal for run in runs))
-
-
-def _joined(*sentences: str) -> str:
-    return " ".join(sentence for sentence in sentences if sentence)

@@ -113,10 +113,13 @@ def compare_curves(runs: Sequence[RunResults], out: Path, by_preference: bool = 
     Raises:
         MissingPlots: matplotlib is not installed.
         FileNotFoundError: A folder lacks a file.
-        ValueError: There are no runs, a file is damaged, a run has no evaluation, or the runs differ in domain, short
+        ValueError: A file is damaged, a run has no evaluation, or the runs differ in domain, short
             preferences or reference point, so that their scores cannot be compared.
     """
-    _check_comparable(runs)
+    check_same(runs, "domain", lambda run: run.domain)
+    check_same_short_preferences(runs)
+    measured = [run for run in runs if run.history.reference is not None]
+    check_same(measured, "reference point", lambda run: run.history.reference)
     scores = [_by_preference(run) if by_preference else _scores(run) for run in runs]
     shown = [name for name in (scores[0] if by_preference else TITLES) if all(name in each for each in scores)]
     figure = drawing.new_figure(height=4.2 + 0.12 * len(runs))
@@ -232,15 +235,6 @@ def _learned_objectives(run: RunResults, rows: list[dict[str, object]]) -> list[
     if num == 1 < len(names):
         return ["λ · Q"]  # SAC learns nothing else
     return list(names) if len(names) == num else [f"objective {i + 1}" for i in range(num)]
-
-
-def _check_comparable(runs: Sequence[RunResults]) -> None:
-    if not runs:
-        raise UserError("no runs to compare")
-    check_same(runs, "domain", lambda run: run.domain)
-    check_same_short_preferences(runs)
-    measured = [run for run in runs if run.history.reference is not None]
-    check_same(measured, "reference point", lambda run: run.history.reference)
 
 
 def _panels(figure: Figure, num: int) -> list[Axes]:

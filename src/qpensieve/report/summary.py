@@ -62,11 +62,12 @@ def write_summary(folder: Path) -> dict[str, Any]:
 
 def format_summary(content: dict[str, Any]) -> str:
     """Format the table at the end of a run."""
+    spent = content.get("calibration_steps_per_seed")  # samples too
     rows = [
         f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
         f"full protocol ({count(content['preferences'], 'preference')})",
         f"{content['environment_steps_per_seed']:,} environment steps per seed in all",
-        *_about_calibration(content),
+        *([] if spent is None else [f"{np.mean(spent):,.0f} more to calibrate"]),
         format_table(_seed_rows(content), show=format_number),
     ]
     rows += _about_single(content) + _about_choice(content)
@@ -91,12 +92,6 @@ def _about_single(content: dict[str, Any]) -> list[str]:
     )
     advice = "" if single < own - ROUNDING * abs(own) else " Train longer (more: docs/faq.md)."
     return textwrap.wrap(said + advice, PAGE)
-
-
-def _about_calibration(content: dict[str, Any]) -> list[str]:
-    """The environment steps of the calibration: they are samples too."""
-    spent = content.get("calibration_steps_per_seed")
-    return [] if spent is None else [f"{np.mean(spent):,.0f} more to calibrate"]
 
 
 def _about_choice(content: dict[str, Any]) -> list[str]:
