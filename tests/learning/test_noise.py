@@ -32,16 +32,6 @@ class TestAr1:
             x.append(RHO * x[-1] + math.sqrt(1 - RHO**2) * e[t])
         np.testing.assert_allclose(ar1(e, RHO), x, atol=1e-12)
 
-    def test_has_variance_1_at_every_step_and_its_correlation_between_steps(self):
-        x, num = ar1(white(), RHO), NUM * SIZE
-        lag_1 = np.mean(x[1:] * x[:-1])
-        # Five standard errors of the moments of an AR(1) process (Bartlett).
-        assert abs(np.mean(x**2) - 1) < 5 * math.sqrt(2 / num * (1 + RHO**2) / (1 - RHO**2))
-        assert abs(lag_1 / np.mean(x**2) - RHO) < 5 * math.sqrt((1 - RHO**2) / num)
-        by_step = np.mean(x**2, axis=1)  # chi-squared each; at the first step as later
-        assert abs(by_step - 1).max() < 6 * math.sqrt(2 / SIZE)
-        assert abs(np.mean(x[:, :-1] * x[:, 1:])) < 5 * math.sqrt((1 + RHO**2) / (1 - RHO**2) / num)
-
 
 def test_uniform_is_the_distribution_function():
     np.testing.assert_allclose(
@@ -99,11 +89,3 @@ class TestBlocks:
             for lane in lanes:
                 np.testing.assert_array_equal(drawn[lane], lanes_noise(None, seed, 7, is_random=True))
                 np.testing.assert_array_equal(drawn[lane + 1], lanes_noise(RHO, seed, 7, is_random=True))
-
-    def test_of_random_actions_are_uniform_and_follow_each_other(self):
-        source = correlated()
-        actions = np.concatenate([source.draw(seed, number) for seed in range(20) for number in range(20)])
-        assert actions.dtype == np.float32
-        assert 0.99 < np.abs(actions).max() <= 1.0
-        np.testing.assert_allclose(np.histogram(actions, 4, (-1, 1))[0] / actions.size, 0.25, atol=0.03)
-        assert np.corrcoef(actions[1:, 0], actions[:-1, 0])[0, 1] > 0.7  # of a copula: 6 / pi arcsin(rho / 2) = 0.786
