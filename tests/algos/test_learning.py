@@ -144,7 +144,7 @@ def test_committed_runs_of_robust_are_those_of_the_preset(name, steps, mean, lea
     content, row = last_full_evaluation(name)
     made_with = from_dict(content["config"])
     if made_with.algo == "qpensieve":  # docs/robust.md says so
-        changes = changes | {"num_preferences": 5, "snapshots_per_update": None}
+        changes = changes | {"num_preferences": 5, "snapshots_per_update": None, "memory_updates": 0}
     preset = scheduled(override(default_config(made_with.domain, made_with.algo, "robust"), {"steps": steps} | changes))
     assert made_with.agent == preset.agent
     for setting in ("random_steps", "random_noise", "updates_per_step"):
