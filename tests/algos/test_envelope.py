@@ -16,12 +16,9 @@ import pytest
 from qpensieve.algos import envelope
 from qpensieve.learning.interface import Hints, PrioritizedLearning, Transition
 from qpensieve.learning.losses import sample_preferences
-from qpensieve.preferences import spaced_grid
-from qpensieve.theory.momdp import deep_sea_treasure
 from qpensieve.types import EnvSpec, Indices
 from tests.algos.problem import assert_trees_close, assert_trees_equal, once, random_like, zeros_like
 from tests.oracles import envelope as oracle
-from tests.oracles.deep_sea import grid_returns
 from tests.rounding import assert_largest, assert_same_to_rounding
 
 SPEC = EnvSpec("test", 3, 1, ("one", "two", "three"), None, None)
@@ -133,13 +130,6 @@ def test_only_an_end_stops_the_bootstrap():
 
 
 # What holds values down
-
-
-def test_a_target_of_twins_is_the_whole_vector_of_the_one_that_is_smaller_along_lam():
-    prefs = jnp.array([[0.9, 0.1], [0.1, 0.9]])
-    q, other = jnp.array([[[1.0, 2.0], [1.0, 2.0]]]), jnp.array([[[0.0, 3.0], [0.0, 3.0]]])
-    # Along the first lam 1.1 and 0.3, along the second 1.9 and 2.7.
-    np.testing.assert_array_equal(envelope.smaller(prefs, q, other), [[[0.0, 3.0], [1.0, 2.0]]])
 
 
 def test_twins_share_a_target_that_the_first_chooses():
@@ -541,48 +531,3 @@ def test_the_replay_keeps_the_newest_and_needs_no_hints():
     learning = envelope.make(CFG, SPEC).learning
     assert isinstance(learning, PrioritizedLearning)
     assert (learning.keeps, learning.forces_newest, learning.num_past) == ("newest", False, 0)
-
-
-# Known answers
-
-
-def _treasure_values() -> tuple[np.ndarray, Any, np.ndarray]:
-    """Q [states, m, actions, d] of the grid at which the operator stands still, for 101 preferences; grid and they."""
-    grid, prefs = deep_sea_treasure(0.99), spaced_grid(101).astype(np.float32)
-    num_states, num_actions, _ = grid.p_next.shape
-    goes_on = grid.p_next.sum(axis=2).reshape(-1, 1, 1).astype(np.float32)
-    reached = jnp.asarray(grid.p_next.argmax(axis=2).ravel())
-    r = jnp.asarray(grid.r.reshape(-1, 1, 2), jnp.float32)
-
-    @jax.jit
-    def sweep(q: jax.Array) -> jax.Array:
-        following = q[reached]
-        y = r + 0.99 * goes_on * envelope.chosen(following, envelope.envelope_choice(following, jnp.asarray(prefs)))
-        return jnp.swapaxes(y.reshape(num_states, num_actions, 101, 2), 1, 2)
-
-    q = jnp.zeros((num_states, 101, num_actions, 2))
-    for _ in range(60):
-        q = sweep(q)
-    assert float(jnp.max(jnp.abs(sweep(q) - q))) < 1e-4
-    return np.asarray(q), grid, prefs
-
-
-@pytest.mark.slow
-def test_iterated_on_the_treasure_grid_the_operator_finds_all_ten_treasures():
-    q, grid, prefs = _treasure_values()
-    start = int(np.argmax(grid.start))
-    returns = grid_returns(0.99)
-    best = np.max(np.sum(q[start] * prefs[:, None], axis=2), axis=1)
-    np.testing.assert_allclose(best, np.max(prefs @ returns.T, axis=1), atol=1e-2)
-    found = set()
-    for i, lam in enumerate(prefs):
-        state, total = start, np.zeros(2)
-        for step in range(50):
-            a = int(np.argmax(q[state, i] @ lam))
-            total += 0.99**step * grid.r[state, a]
-            if not grid.p_next[state, a].any():
-                break
-            state = int(grid.p_next[state, a].argmax())
-        np.testing.assert_allclose(total @ lam, best[i], atol=1e-2)
-        found.add(int(np.argmin(np.abs(returns - total).sum(axis=1))))
-    assert found == set(range(10))

@@ -76,23 +76,6 @@ def test_the_critic_target_is_that_of_the_loops():
     assert (np.abs(y - np.asarray(batch.r))[~ended] > 1e-3).all()
 
 
-def test_the_target_takes_a_whole_vector_and_not_the_elementwise_minimum():
-    state, batch = sac_state(1), transitions(1)
-    lam = 0.05 + 0.85 * jnp.tile(jnp.eye(3), (BATCH // 3, 1))
-    a_next, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
-    q = np.asarray(_twin_values(state.target, batch.s_next, a_next, lam))
-    going_on = np.asarray(batch.terminated) == 0
-    soft = (_target(state, batch, lam, seed=3) - batch.r)[going_on] / 0.9 + 0.5 * np.asarray(logp)[going_on, None]
-    is_of_twin = np.isclose(soft, q[:, going_on], rtol=1e-4, atol=1e-4).all(axis=-1)
-    np.testing.assert_array_equal(is_of_twin.sum(axis=0), 1)
-    scalar = (np.asarray(lam) * q).sum(axis=-1)[:, going_on]
-    np.testing.assert_array_equal(is_of_twin.argmax(axis=0), scalar.argmin(axis=0))
-    assert set(scalar.argmin(axis=0)) == {0, 1}
-    # The case at hand tells the two apart, and the choice by lam from one by the plain sum.
-    assert not np.allclose(q.min(axis=0)[going_on], soft, atol=1e-2)
-    assert (q.sum(axis=-1)[:, going_on].argmin(axis=0) != scalar.argmin(axis=0)).any()
-
-
 def test_with_a_pessimism_of_a_half_the_target_is_that_of_the_mean_of_both_twins():
     state, batch, lam = sac_state(0), transitions(1), _lam(2)
     y = jax.jit(partial(mosac.soft_target, replace(SAC, pessimism=0.5)))(state, batch, lam, action_noise(3))
