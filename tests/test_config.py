@@ -79,13 +79,6 @@ class TestCheck:
             check(override(default_config("DST2d"), changes))
         assert complaint in str(refusal.value)
 
-    def test_a_setting_of_the_helper_alone_is_said_to_be_one(self):
-        config = default_config("DST2d", "hybrid-sac", "quick")
-        assert configs.about_helper(config) == ""
-        said = configs.about_helper(override(config, {"guards": True, "pessimism": 0.5, "tau": 0.1}))
-        assert said == ("guards, pessimism are the helper's alone: the SAC of hybrid-sac learns without")
-        assert configs.about_helper(override(default_config("DST2d"), {"pessimism": 0.5})) == ""
-
     @pytest.mark.parametrize(
         ("name", "value"),
         [("target_entropy_end", -2.5), ("learning_rate_end", 1e-4), ("anneal_updates", 100)],
@@ -258,15 +251,24 @@ def test_the_replay_and_seeds_of_a_run(steps: int, replay_capacity: int, capacit
     assert config.seed_list == [7, 8, 9]
 
 
-def test_a_replay_that_is_cut_to_whole_blocks_is_named():
-    config = override(default_config("DST2d"), {"steps": 600, "random_steps": 100, "replay_capacity": 420})
-    said = "the replay holds 400 transitions, not 420: it is written in whole blocks of 50"
-    assert configs.about_replay(config) == said
-    assert configs.about_replay(override(config, {"replay_capacity": 20})).startswith("the replay holds 50 transitions")
-    for changes in ({"replay_capacity": 400}, {"steps": 400}, {"block": 0}):
-        assert configs.about_replay(override(config, changes)) == ""
-    for algo in ("cnder", "envelope", "pgmorl"):  # slot by slot, or none
-        assert configs.about_replay(override(default_config("DST2d", algo), {"replay_capacity": 420})) == ""
+HELPERS = "guards, pessimism are the helper's alone: the SAC of hybrid-sac learns without"
+CUT = "the replay holds 400 transitions, not 420: it is written in whole blocks of 50"
+
+
+@pytest.mark.parametrize(
+    ("algo", "changes", "said"),
+    [
+        ("hybrid-sac", {}, []),
+        ("hybrid-sac", {"guards": True, "pessimism": 0.5, "tau": 0.1}, [HELPERS]),
+        ("qpensieve", {"pessimism": 0.5}, []),
+        ("qpensieve", {"replay_capacity": 420}, [CUT]),
+        ("qpensieve", {"replay_capacity": 20}, [CUT.replace("400", "50").replace("420", "20")]),
+        *(("qpensieve", {"replay_capacity": fits}, []) for fits in (400, 620)),
+        *((algo, {"replay_capacity": 420}, []) for algo in ("cnder", "envelope", "pgmorl")),  # slot by slot, or none
+    ],
+)
+def test_settings_that_do_less_than_they_promise_are_named(algo: str, changes: dict[str, Any], said: list[str]):
+    assert configs.remarks(override(default_config("DST2d", algo), {"steps": 600} | changes)) == said
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class Agent:
         config = default_config(name, algo or self.algo, preset)
         config = configs.override(config, {"seeds": seeds, **settings})
         configs.check(config)
-        for about in filter(None, (configs.about_helper(config), configs.about_replay(config))):
+        for about in configs.remarks(config):
             warnings.warn(about, stacklevel=2)
         if "steps" in settings:
             config = configs.scheduled(config)

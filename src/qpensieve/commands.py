@@ -9,21 +9,9 @@ from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 
+from qpensieve import config as configs
 from qpensieve import console, deploy
-from qpensieve.config import (
-    PresetName,
-    RunConfig,
-    about_helper,
-    about_learning,
-    about_replay,
-    check,
-    default_config,
-    describe_schedule,
-    override,
-    scheduled,
-    spec_of,
-)
-from qpensieve.config import load as load_config
+from qpensieve.config import PresetName, RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.errors import UserError
@@ -78,8 +66,8 @@ def train(words: list[str]) -> None:
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
     domain = _parse_train(words, algo, preset).run.domain
     arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
-    config = scheduled(arguments.run)
-    check(config)
+    config = configs.scheduled(arguments.run)
+    configs.check(config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = arguments.out / name
@@ -90,8 +78,8 @@ def train(words: list[str]) -> None:
         raise UserError(f"a run must have a folder outside of other runs, but {others[0]} is one: choose another --out")
     tip = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.output.quiet:
-        _warn(f"preparing {config.domain}, {config.algo}: {describe_schedule(config)}")
-    for about in filter(None, (about_helper(config), about_replay(config))):
+        _warn(f"preparing {config.domain}, {config.algo}: {configs.describe_schedule(config)}")
+    for about in configs.remarks(config):
         _warn(about)
     _complete(runs.start(folder, config, arguments.output), tip)
 
@@ -101,10 +89,10 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     is_help, is_all = not {*HELP, HELP_ALL}.isdisjoint(words), HELP_ALL in words
     if is_help:  # show the defaults of the domain that is named
         domain = next((word for word in words if find_domain(word) is not None), "")
-    default = default_config(domain, algo, preset)
+    default = configs.default_config(domain, algo, preset)
     if is_help:
         steps = whole(_peek(words, "--steps", str(default.steps)))
-        default = scheduled(override(default, {"steps": steps}))
+        default = configs.scheduled(configs.override(default, {"steps": steps}))
     unset = TrainArguments(dataclasses.replace(default, domain=""))
     _check_options(words, algo, flat(unset).keys())
     unused = {*(marked(default, NEEDS_REPLAY) if default.method.is_population else ())}
@@ -185,9 +173,9 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
     if other is not None:
         comparison.read(other)
     if reference and (run / CONFIG).exists():
-        asked = dataclasses.replace(load_config(run / CONFIG, trust), reference=reference)
-        check(asked)
-        spec_of(asked)
+        asked = dataclasses.replace(configs.load(run / CONFIG, trust), reference=reference)
+        configs.check(asked)
+        configs.spec_of(asked)
     runs.evaluate(run, _warn, trust)
     _report(run)
     if reference:
@@ -379,7 +367,7 @@ def _peek(words: list[str], option: str, default: str) -> str:
 
 def _complete(run: Run, hint: str = "") -> None:
     print(f"run folder: {run.folder}", file=sys.stderr)
-    if about := about_learning(run.config, run.config.steps):
+    if about := configs.about_learning(run.config, run.config.steps):
         _warn(about)
     try:
         run.train(hint)

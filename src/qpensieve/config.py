@@ -320,24 +320,19 @@ def describe_schedule(config: RunConfig) -> str:
     return ", ".join(told)
 
 
-def about_helper(config: RunConfig) -> str:
-    """Say if changed settings only affect the helper of the method; else empty."""
-    before, now = parts.flat(config.method.config()), parts.flat(config.agent)
-    changed = [name for name in config.method.of_helper if now.get(name) != before[name]]
-    if not changed:
-        return ""
-    verb = "is" if len(changed) == 1 else "are"
-    return f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without"
-
-
-def about_replay(config: RunConfig) -> str:
-    """Say if the replay holds another number of transitions than `replay_capacity`; else empty."""
-    if config.method.is_population or config.algo in ONE_UPDATE_EACH or parts.problems(config):
-        return ""
+def remarks(config: RunConfig) -> list[str]:
+    """Say which settings of a checked configuration do less than their names promise."""
+    method, found = config.method, list[str]()
+    before, now = parts.flat(method.config()), parts.flat(config.agent)
+    if changed := [name for name in method.of_helper if now.get(name) != before[name]]:
+        verb = "is" if len(changed) == 1 else "are"
+        found.append(f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without")
     wanted, block = config.replay_capacity, config.block
-    if wanted >= config.steps or wanted % block == 0:
-        return ""
-    return f"the replay holds {config.capacity:,} transitions, not {wanted:,}: it is written in whole blocks of {block}"
+    has_blocks = not method.is_population and config.algo not in ONE_UPDATE_EACH
+    if has_blocks and wanted < config.steps and wanted % block:
+        held = f"the replay holds {config.capacity:,} transitions, not {wanted:,}"
+        found.append(f"{held}: it is written in whole blocks of {block}")
+    return found
 
 
 def about_learning(config: RunConfig, steps: int) -> str:

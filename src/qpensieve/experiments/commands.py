@@ -13,7 +13,7 @@ import jax
 import tyro
 
 from qpensieve import machine
-from qpensieve.config import about_learning, about_replay
+from qpensieve.config import about_learning, remarks
 from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_number, format_table
 from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.experiments import costs, paper, tasks
@@ -127,7 +127,7 @@ def _about_runs(planned: Sequence[Task]) -> list[str]:
     """Name the runs that would learn nothing or whose replay holds another number of transitions."""
     names: dict[str, list[str]] = {}
     for task in planned:
-        for about in filter(None, (about_learning(task.config, task.config.steps), about_replay(task.config))):
+        for about in filter(None, (about_learning(task.config, task.config.steps), *remarks(task.config))):
             names.setdefault(about, []).append(task.name)
     more = lambda found: f" and {len(found) - 1} more" if len(found) > 1 else ""
     return [f"{found[0]}{more(found)}: {about}" for about, found in names.items()]
