@@ -98,7 +98,7 @@ def called(steps: int = 100) -> Iterator[tuple[str, str, int]]:
     seen: set[Any] = set()
     block = steps // 2
     size = {"steps": steps, "block": block, "random_steps": block, "seeds": 1, "eval_period": steps, "hidden": 8}
-    config = override(default_config("Hopper2d"), size | {"batch_size": 8, "eval_episodes": 1})
+    config = override(default_config("Hopper2d"), size | {"batch_size": 8})
     with tempfile.TemporaryDirectory() as folder:
         run = start(Path(folder) / "run", config, Options(quiet=True, final_evaluation=False))
         note = lambda frame, event, _: seen.add(frame.f_code) if event == "call" else None

@@ -11,7 +11,7 @@ from qpensieve.algos.mosac import ENDS
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
-from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
+from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS
 from qpensieve.errors import UntrustedError, UserError
 from qpensieve.methods import METHODS, Method, get_method, make_algorithm
 from qpensieve.records.files import interpreting, parse, read_bytes, write_json
@@ -114,8 +114,6 @@ class RunConfig:
     full_eval_stride: Annotated[int, at_least(1), EVALUATION] = 1
     """A full evaluation plays every `full_eval_stride`-th row of the test table. Scores on a subset of rows are not
     comparable; for quick trials."""
-    eval_episodes: Annotated[int, at_least(1), EVALUATION] = SHORT_EPISODES
-    """Episodes per preference of a short evaluation."""
     full_eval_episodes: Annotated[int, at_least(1), EVALUATION] = FULL_EPISODES
     """Episodes per preference of a full evaluation."""
     max_eval_steps: Annotated[int, at_least(1), EVALUATION] = MAX_EVAL_STEPS

@@ -19,7 +19,6 @@ class Keywords(TypedDict, total=False):
     eval_stride: int
     full_eval_period: int | None
     full_eval_stride: int
-    eval_episodes: int
     full_eval_episodes: int
     max_eval_steps: int
     log_period: int | None

@@ -172,6 +172,7 @@ RETIRED: dict[str, object] = {
     **{name: off for name, (off, _) in GUARDS.items()},
     "reference": [],  # once a setting of populations, now one of the run
     "form": "all",  # of the trial in results/recipe
+    "eval_episodes": 2,
     "kernels": ANY_VALUE,  # hand-written kernels for Hopper GPUs: the same updates to rounding
 }
 """Settings that are gone -> what every run does now. docs/studies.md says what other values did."""

@@ -26,7 +26,6 @@ SMALL: dict[str, Any] = {
     "eval_period": 100,
     "log_period": 40,
     "parameters_period": 100,
-    "eval_episodes": 1,
     "full_eval_episodes": 1,
     "checkpoint_seconds": 0,
     "hidden": 8,
@@ -49,7 +48,6 @@ SMALL_POPULATION: dict[str, Any] = {
     "eval_period": 160,
     "log_period": 80,
     "parameters_period": 160,
-    "eval_episodes": 1,
     "full_eval_episodes": 1,
     "checkpoint_seconds": 0,
 }

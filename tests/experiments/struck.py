@@ -17,7 +17,6 @@ from tests.train import kill_run
 TINY: dict[str, Any] = {
     **kill_run.TINY,
     "eval_stride": 50,
-    "eval_episodes": 1,
     "full_eval_stride": 50,
     "full_eval_episodes": 1,
 }

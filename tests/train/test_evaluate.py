@@ -9,6 +9,7 @@ import pytest
 
 from qpensieve.config import default_config, override
 from qpensieve.envs import DOMAINS
+from qpensieve.envs.episodes import SHORT_EPISODES
 from qpensieve.preferences import check_preference, test_table
 from qpensieve.train import evaluate as evaluation
 from qpensieve.train.evaluate import curve_preferences, evaluate, foreign_lanes, protocols
@@ -129,7 +130,7 @@ def test_a_short_evaluation_costs_no_more_than_twice_what_was_trained_since_the_
     spec, config = DOMAINS[domain].spec, default_config(domain)
     on = protocols(spec.num_objectives, stride=config.eval_stride)
     assert len(on.short) == 20
-    assert (len(on.short) + len(on.curve)) * config.eval_episodes * (spec.max_steps or 0) <= 2 * config.eval_period
+    assert (len(on.short) + len(on.curve)) * SHORT_EPISODES * (spec.max_steps or 0) <= 2 * config.eval_period
 
 
 @pytest.mark.parametrize(("d", "num"), [(1, 0), (2, 3), (3, 4), (4, 5), (5, 0)])

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from qpensieve import machine
 from qpensieve.config import RunConfig, spec_of
 from qpensieve.envs import find_domain
+from qpensieve.envs.episodes import SHORT_EPISODES
 from qpensieve.preferences import test_table
 
 POPULATIONS = ("pgmorl", "pfa")
@@ -91,7 +92,7 @@ def _evaluation_us(config: RunConfig) -> float:
     """Microseconds of all evaluations of a run; episodes share the cores."""
     spec = spec_of(config)
     rows = _agents(config) if config.algo in NUM_AGENTS else len(test_table(spec.num_objectives))
-    short = math.ceil(rows / config.eval_stride) * config.eval_episodes * (config.steps // config.eval_period)
+    short = math.ceil(rows / config.eval_stride) * SHORT_EPISODES * (config.steps // config.eval_period)
     full = math.ceil(rows / config.full_eval_stride) * config.full_eval_episodes
     times = 1 if config.full_eval_period is None else max(1, config.steps // config.full_eval_period)
     known = find_domain(config.domain)

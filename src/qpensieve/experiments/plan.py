@@ -176,7 +176,6 @@ SMOKE: dict[str, object] = {
     "fitness_episodes": 1,
     "eval_stride": 50,
     "full_eval_stride": 25,
-    "eval_episodes": 1,
     "full_eval_episodes": 1,
     "max_eval_steps": 20,
 }

@@ -10,6 +10,7 @@ from qpensieve.callbacks.group import Callbacks
 from qpensieve.callbacks.protocol import Evaluation, Metrics, Training, evaluation_metrics, training_metrics
 from qpensieve.config import RunConfig
 from qpensieve.console import EVALUATING, LEARNING, RANDOM, Progress
+from qpensieve.envs.episodes import SHORT_EPISODES
 from qpensieve.machine import keep_compiled
 from qpensieve.records import folder
 from qpensieve.records.files import interpreting
@@ -148,7 +149,7 @@ class AgentTraining(TrainingLoop):
         session.drain()
         self.log_due()
         preferences = protocols(session.spec.num_objectives, session.own_preferences, config.eval_stride).short
-        returns = session.evaluate(preferences, config.eval_episodes)
+        returns = session.evaluate(preferences, SHORT_EPISODES)
         given = session.spec.reference
         summary = summarize(returns, preferences, None if given is None else np.array(given))
         self.callbacks.tell(

@@ -17,6 +17,7 @@ from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Progress, Workload, format_count
 from qpensieve.envs import code_of
+from qpensieve.envs.episodes import SHORT_EPISODES
 from qpensieve.errors import FileInTheWayError, UserError, make_folder
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
@@ -186,7 +187,7 @@ class Run(TrainingLoop):
         """Say what else takes time: evaluations, by the number of their episodes."""
         config, table = self.config, self.files.table
         num_short = len(table.short_preferences) + len(table.curve_preferences)
-        worth = len(table.full_preferences) * config.full_eval_episodes / (num_short * config.eval_episodes)
+        worth = len(table.full_preferences) * config.full_eval_episodes / (num_short * SHORT_EPISODES)
         seeds = f"{config.seeds} seed{'s' if config.seeds > 1 else ''}"
         return Workload(
             random_steps=self.session.random_steps,
@@ -263,7 +264,7 @@ class Run(TrainingLoop):
     def _evaluate(self, can_wait: bool) -> None:
         """Make the short evaluation of this step: in worker processes if training continues and there are cores."""
         self._settle_log()
-        table, episodes = self.files.table, self.config.eval_episodes
+        table, episodes = self.files.table, SHORT_EPISODES
         both = np.concatenate([table.short_preferences, table.curve_preferences])
         self._pending = self.session.begin_evaluation(both, episodes) if can_wait else None
         if self._pending is None:
