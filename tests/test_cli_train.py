@@ -22,8 +22,9 @@ from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, row
 
 SHOWN: dict[str, str] = {}
 """What the command that trained `ours` printed."""
-RUN = {**TINY, "steps": 300, "eval_period": 100, "parameters_period": 300, "checkpoint_seconds": NEVER}
-"""Its last checkpoints are of steps 200 and 300."""
+PERIODS = {"eval_period": 100, "parameters_period": 300, "checkpoint_seconds": NEVER}
+RUN = {**TINY, **PERIODS, "steps": 300, "replay_capacity": 200}
+"""Its last checkpoints are of steps 200 and 300; a longer run has a replay of the same size, so the same programs."""
 QUIET = ("--name", "run", "--quiet")
 
 
