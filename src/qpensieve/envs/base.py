@@ -78,7 +78,15 @@ class Lanes:
 
     def reseed(self, seed: int | Sequence[int]) -> None:
         """Give the lanes new streams; the next `reset` starts their first episodes."""
-        self._seeds, self._stream_numbers = _lane_streams(seed, self.num_lanes, self._options.first_lane)
+        if self.num_lanes < 1:
+            raise ValueError(f"num_lanes must be at least 1, got {self.num_lanes}")
+        self._stream_numbers = np.zeros(self.num_lanes, np.int64)
+        if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
+            self._stream_numbers += self._options.first_lane + np.arange(self.num_lanes)
+            seed = [_checked_seed(seed)] * self.num_lanes
+        if len(seed) != self.num_lanes:
+            raise ValueError(f"seed must be one number or one per lane ({self.num_lanes}), got {len(seed)}")
+        self._seeds = np.array([_checked_seed(one) for one in seed], np.int64)
         self.episodes[:] = -1
         self.elapsed[:] = 0
         self.running[:] = False
@@ -302,17 +310,6 @@ def _lane_numbers(lanes: ArrayLike, num_lanes: int) -> Int[np.ndarray, " lanes"]
     if numbers.min() < 0 or numbers.max() >= num_lanes:
         raise ValueError(f"lane numbers must be from 0 to {num_lanes - 1}, got {numbers.tolist()}")
     return numbers.astype(np.int64)
-
-
-def _lane_streams(seed: object, num_lanes: int, first_lane: int) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """Seed and stream number of each lane."""
-    if num_lanes < 1:
-        raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
-    if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
-        return np.full(num_lanes, _checked_seed(seed), np.int64), first_lane + np.arange(num_lanes)
-    if len(seed) != num_lanes:
-        raise ValueError(f"seed must be one number or one per lane ({num_lanes}), got {len(seed)}")
-    return np.array([_checked_seed(s) for s in seed], np.int64), np.zeros(num_lanes, np.int64)
 
 
 def _checked_seed(seed: object) -> int:

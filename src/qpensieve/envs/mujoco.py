@@ -132,16 +132,6 @@ def _quiet_config() -> mujoco.MjLogConfig:
     return quiet
 
 
-def observe(body: Body, posture: Posture, num_positions: int) -> Float64[np.ndarray, "n obs"]:
-    """Positions without the world coordinates, then velocities, clipped if the body has a `velocity_clip`."""
-    obs = posture[:, body.hidden_qpos :].copy()
-    if body.velocity_clip is not None:
-        velocities = obs[:, num_positions - body.hidden_qpos :]
-        np.maximum(velocities, -body.velocity_clip, out=velocities)  # np.clip takes twice as long
-        np.minimum(velocities, body.velocity_clip, out=velocities)
-    return obs
-
-
 class Motion(NamedTuple):
     """What a control step did, in each lane. A named tuple: it is made at every step.
 
@@ -273,7 +263,13 @@ class MujocoSimulator:
         return reward, ~self._body.is_healthy(posture), None
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        obs = observe(self._body, self._state[lanes][:, self._posture], self._nq)
+        """Positions without the world coordinates, then velocities, clipped if the body has a `velocity_clip`."""
+        body, posture = self._body, self._state[lanes][:, self._posture]
+        obs = posture[:, body.hidden_qpos :].copy()
+        if body.velocity_clip is not None:
+            velocities = obs[:, self._nq - body.hidden_qpos :]
+            np.maximum(velocities, -body.velocity_clip, out=velocities)  # np.clip takes twice as long
+            np.minimum(velocities, body.velocity_clip, out=velocities)
         return np.concatenate([obs, self._forces.observe(lanes)], axis=1) if self._forces else obs
 
     def state(self) -> State:
@@ -326,7 +322,15 @@ class MujocoSimulator:
     def pose(self, moment: int = -1) -> Pose:
         if self._posing is None:
             self._posing = mujoco.MjData(self._model)
-        return pose_of(self._model, self._posing, self._passed[moment])
+        model, data = self._model, self._posing
+        mujoco.mj_setState(model, data, self._passed[moment], FULL_PHYSICS)
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        geoms = np.empty((model.ngeom, 7))
+        geoms[:, :3] = data.geom_xpos
+        for turn, matrix in zip(geoms[:, 3:], data.geom_xmat, strict=True):
+            mujoco.mju_mat2Quat(turn, matrix)
+        return np.concatenate([data.subtree_com[1], geoms.ravel()])
 
     def push(self, generator: np.random.Generator) -> None:
         """Knock the torso sideways: an impulse at its centre, spread over the joints as the mass matrix says."""
@@ -361,18 +365,6 @@ class MujocoSimulator:
             raise SimulationDivergedError(
                 lane, "the physics diverged (a position, velocity or acceleration is NaN or huge)"
             )
-
-
-def pose_of(model: mujoco.MjModel, data: mujoco.MjData, state: Float64[np.ndarray, " state"]) -> Pose:
-    """Where everything is in a state: see `scenery`. `data` is scratch space."""
-    mujoco.mj_setState(model, data, state, FULL_PHYSICS)
-    mujoco.mj_kinematics(model, data)
-    mujoco.mj_comPos(model, data)
-    geoms = np.empty((model.ngeom, 7))
-    geoms[:, :3] = data.geom_xpos
-    for turn, matrix in zip(geoms[:, 3:], data.geom_xmat, strict=True):
-        mujoco.mju_mat2Quat(turn, matrix)
-    return np.concatenate([data.subtree_com[1], geoms.ravel()])
 
 
 class _Workers:

@@ -160,15 +160,12 @@ def neighbours(
     gap = np.abs(graph.objs[graph.parent[edges]] - objs)
     limit = 1.0 if len(objs) > 2 else MAX_THRESHOLD
     is_near = (gap < threshold * height).all(axis=1)
-    while not is_near.all() and threshold < limit and _num_distinct(graph.lam[edges[is_near]]) < MIN_DISTINCT:
+    rounded = np.round(graph.lam[edges], DISTINCT_DECIMALS)
+    while not is_near.all() and threshold < limit and len(np.unique(rounded[is_near], axis=0)) < MIN_DISTINCT:
         threshold, sigma = 2.0 * threshold, 2.0 * sigma
         is_near = (gap < threshold * height).all(axis=1)
     distance = np.linalg.norm(gap[is_near] / height, axis=1)
     return edges[is_near], np.exp(-0.5 * (distance / sigma) ** 2)
-
-
-def _num_distinct(lam: Float64[np.ndarray, "e d"]) -> int:
-    return len(np.unique(np.round(lam, DISTINCT_DECIMALS), axis=0))
 
 
 def predict(

@@ -118,7 +118,7 @@ def _make(name: Name, seed: int, spec: RandomSpec) -> Momdp:
 
 def _gaps(case: experiment.Case, num: int, progress: Progress) -> dict[str, dict[str, list[float]]]:
     """Gap per iteration of every shown method, with exact critics and with fresh noise."""
-    exact, noisy = experiment.Setting("exact critics", _exact), experiment.fresh_noise("noisy critics, fresh noise")
+    exact, noisy = experiment.exact("exact critics"), experiment.fresh_noise("noisy critics, fresh noise")
     panels: dict[str, dict[str, list[float]]] = {}
     for setting in (exact, noisy):
         curves = panels.setdefault(setting.name, {})
@@ -127,10 +127,6 @@ def _gaps(case: experiment.Case, num: int, progress: Progress) -> dict[str, dict
             progress.note(now=f"{method.name}, {setting.name}")
             progress.show(sum(map(len, panels.values())))
     return panels
-
-
-def _exact(case: experiment.Case) -> iteration.Critic:
-    return iteration.exact_critic(case.momdp, case.alpha)
 
 
 def _fronts(momdp: Momdp, prefs: np.ndarray, progress: Progress) -> tuple[np.ndarray, list[coverage.SoftFront]]:

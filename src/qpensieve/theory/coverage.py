@@ -18,7 +18,7 @@ def best_policy(momdp: Momdp, prefs: Prefs) -> LogProbs:
     """The best deterministic policy for each lam . r at temperature 0, by policy iteration; a tie keeps its action."""
     policy = np.zeros((len(prefs), momdp.num_states), dtype=np.int64)
     for _ in range(MOST_ROUNDS):
-        logp = _deterministic(policy, momdp.num_actions)
+        logp = np.where(np.arange(momdp.num_actions) == policy[..., None], 0.0, -np.inf)
         q = soft.scalarize_own(prefs, soft.evaluate(momdp, logp, 0.0))
         own = np.take_along_axis(q, policy[..., None], axis=-1)
         is_better = q.max(axis=-1) > own[..., 0] + SAME * (1 + np.abs(own[..., 0]))
@@ -26,10 +26,6 @@ def best_policy(momdp: Momdp, prefs: Prefs) -> LogProbs:
             return logp
         policy = np.where(is_better, q.argmax(axis=-1), policy)
     raise RuntimeError(f"policy iteration did not settle within {MOST_ROUNDS} rounds")
-
-
-def _deterministic(policy: np.ndarray, num_actions: int) -> LogProbs:
-    return np.where(np.arange(num_actions) == policy[..., None], 0.0, -np.inf)
 
 
 def coverage_set(momdp: Momdp) -> Float64[np.ndarray, "n 2"]:

@@ -97,7 +97,7 @@ def settings(num_backups: Sequence[int] = (1, 2, 3, 4, 5)) -> list[Setting]:
     """All settings: exact critics, few backups from three starts, and fresh or kept noise."""
     starts: tuple[Start, ...] = ("low", "zero", "optimistic")
     return [
-        Setting("exact", lambda case: iteration.exact_critic(case.momdp, case.alpha)),
+        exact("exact"),
         *(
             Setting(f"{num} backups, {start} start", partial(_backup_critic, num=num), start)
             for start in starts
@@ -109,13 +109,25 @@ def settings(num_backups: Sequence[int] = (1, 2, 3, 4, 5)) -> list[Setting]:
     ]
 
 
+def exact(name: str) -> Setting:
+    """Exact critics."""
+    return Setting(name, lambda case: iteration.exact_critic(case.momdp, case.alpha))
+
+
 def fresh_noise(name: str) -> Setting:
     """Exact critics with new noise at each iteration."""
     return Setting(name, partial(_noisy_critic, is_kept=False), is_noisy=True)
 
 
 def _backup_critic(case: Case, num: int) -> Critic:
-    return iteration.backup_critic(case.momdp, case.alpha, num)
+    """A critic that applies `num` backups to the last Q-function, which is what a deep algorithm can afford."""
+
+    def run(q: VectorQ, logp: LogProbs) -> VectorQ:
+        for _ in range(num):
+            q = soft.backup(case.momdp, q, logp, case.alpha)
+        return q
+
+    return run
 
 
 def _noisy_critic(case: Case, is_kept: bool, num_averaged: int = 1) -> Critic:

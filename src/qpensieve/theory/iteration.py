@@ -132,17 +132,6 @@ def exact_critic(momdp: Momdp, alpha: float) -> Critic:
     return lambda _, logp: soft.evaluate(momdp, logp, alpha)
 
 
-def backup_critic(momdp: Momdp, alpha: float, num_backups: int) -> Critic:
-    """A critic that applies `num_backups` backups to the last Q-function, which is what a deep algorithm can afford."""
-
-    def run(q: VectorQ, logp: LogProbs) -> VectorQ:
-        for _ in range(num_backups):
-            q = soft.backup(momdp, q, logp, alpha)
-        return q
-
-    return run
-
-
 def policy_gap(momdp: Momdp, prefs: Prefs, alpha: float, logp: LogProbs, optimum: ScalarQ) -> float:
     """Largest loss of the policy's exact lam . Q against the optimum, over preferences, states and actions."""
     return float((optimum - soft.scalarize_own(prefs, soft.evaluate(momdp, logp, alpha))).max())

@@ -10,7 +10,6 @@ import numpy as np
 
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
 from qpensieve.envs.episodes import MAX_EVAL_STEPS
-from qpensieve.envs.gym_lanes import GymSimulator
 from qpensieve.envs.mujoco import MujocoSimulator
 from qpensieve.envs.scenery import Pushable, Scenic, Shape
 from qpensieve.errors import EnvError
@@ -41,7 +40,8 @@ class World:
         with self._turn:
             self._lanes = make_lanes(domain, 1, 0, LaneOptions(autoreset=False, num_threads=1, is_drawn=True))
         self.spec, self._simulator = self._lanes.spec, self._lanes.simulator
-        self.dt = 1.0 / (known.render_fps if known else self._foreign_fps())
+        foreign_fps = getattr(self._simulator, "render_fps", None) or FOREIGN_FPS
+        self.dt = 1.0 / (known.render_fps if known else foreign_fps)
         """Seconds of one step in real time."""
         self.can_push = isinstance(self._simulator, Pushable)
         self.why_blank = ""
@@ -139,10 +139,6 @@ class World:
     def close(self) -> None:
         with self._turn:
             self._lanes.close()
-
-    def _foreign_fps(self) -> float:
-        fps = self._simulator.render_fps if isinstance(self._simulator, GymSimulator) else None
-        return FOREIGN_FPS if fps is None else fps
 
 
 def encode_jpeg(picture: np.ndarray) -> bytes:
