@@ -1,6 +1,5 @@
 """Tiny environments as a stranger might write them: good ones, and ones with each kind of fault."""
 
-import os
 import random
 from typing import Any
 
@@ -104,15 +103,6 @@ class Raising(PointMass):
         obs, info = super().reset(seed=seed, options=options)
         self.starts_left = bool(obs[0, 0] < 0)
         return obs, info
-
-
-class Dying(PointMass):
-    """Takes its whole process along at step `FAULT_STEP`."""
-
-    def reward(self) -> Any:
-        if self.time == FAULT_STEP:
-            os._exit(7)
-        return super().reward()
 
 
 class OneNumber(PointMass):

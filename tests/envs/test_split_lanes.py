@@ -3,8 +3,6 @@
 import gc
 import os
 import signal
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -110,28 +108,6 @@ def test_specs_and_pictures_come_from_the_processes(pair: tuple[Kind, SplitSimul
         np.testing.assert_array_equal(alone.render(lane), together.render(lane))
 
 
-def test_ctrl_c_within_a_step_ends_the_processes_and_the_saved_state_continues(monkeypatch: pytest.MonkeyPatch):
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    split = foreign_simulator(NUM_PARTS)
-    assert isinstance(split, SplitSimulator)
-    lanes, alone = lanes_of(split), lanes_of(foreign_simulator(0))
-    lanes.reset()
-    alone.reset()
-    processes = [one.process for one in split.processes]
-    monkeypatch.setattr(split.processes[0], "receive", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        lanes.step(np.ones((NUM_LANES, 2)))
-    assert all(process.poll() is not None for process in processes)
-    monkeypatch.undo()
-    with pytest.raises(EnvError, match="is closed"):
-        lanes.step(np.ones((NUM_LANES, 2)))
-    other = lanes_of(foreign_simulator(0), seed=9)
-    other.restore(lanes.state())
-    np.testing.assert_array_equal(other.step(np.ones((NUM_LANES, 2))).obs, alone.step(np.ones((NUM_LANES, 2))).obs)
-
-
 @pytest.mark.lander
 def test_an_error_in_the_first_part_leaves_the_other_parts_alive(monkeypatch: pytest.MonkeyPatch):
     def broken(*_: object) -> None:
@@ -165,21 +141,6 @@ def test_landers_use_processes_only_where_they_pay(monkeypatch: pytest.MonkeyPat
     lanes.close()
 
 
-@pytest.mark.lander
-def test_a_script_without_a_main_guard_works_and_leaves_no_process():
-    script = (
-        "import numpy as np\n"
-        "from qpensieve.envs import LaneOptions, make_lanes\n"
-        "lanes = make_lanes('LunarLander4d', 32, 0, LaneOptions(num_threads=2))\n"
-        "lanes.reset()\n"
-        "lanes.step(np.zeros((32, 2)))\n"
-        "print(lanes.simulator.processes[0].process.pid)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(done.stdout), 0)
-
-
 def test_an_error_names_the_global_lane_and_a_garbage_collected_simulator_ends_its_processes():
     simulator = make_simulator(foreign.Raising, 2, 2, first_lane=10)
     assert isinstance(simulator, SplitSimulator)
@@ -199,22 +160,6 @@ def test_an_error_names_the_global_lane_and_a_garbage_collected_simulator_ends_i
         with pytest.raises(ProcessLookupError):
             signal.pidfd_send_signal(process, 0)
         os.close(process)
-
-
-def test_a_dead_process_is_an_error_and_not_a_wait():
-    simulator = make_simulator(foreign.Dying, 3, 3)
-    assert isinstance(simulator, SplitSimulator)
-    simulator.start(np.arange(3), np.arange(3))
-    simulator.processes[0].process.kill()
-    for _ in range(2):
-        with pytest.raises(EnvError, match="Dying: the process that steps lanes 0 to 0 was killed by SIGKILL"):
-            simulator.advance(np.array([0]), np.zeros((1, 2)))
-    for _ in range(2):
-        simulator.advance(np.array([2]), np.zeros((1, 2)))
-    with pytest.raises(EnvError, match="lanes 2 to 2 ended with exit code 7"):
-        simulator.advance(np.array([2]), np.zeros((1, 2)))
-    simulator.close()
-    simulator.close()
 
 
 def test_unusable_environments_and_numbers_are_refused(monkeypatch: pytest.MonkeyPatch):

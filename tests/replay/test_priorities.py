@@ -163,25 +163,3 @@ def test_a_mass_at_an_edge_belongs_to_the_next_slot_and_one_beyond_the_end_to_th
     at = jax.jit(jax.vmap(lambda mass: priorities._descend(levels, mass)))
     masses = [0.0, 0.999, 1.0, 2.999, 3.0, 3.999, 4.0, 4.004]
     assert at(jnp.array(masses)).tolist() == [300, 300, 5_000, 5_000, 15_000, 15_000, 15_000, 15_000]
-
-
-def test_agents_side_by_side_under_jit_and_scan_know_nothing_of_each_other():
-    def body(tree: Priorities, key: jax.Array) -> tuple[Priorities, jax.Array]:
-        key_slots, key_values = jax.random.split(key)
-        slots = priorities.sample(tree, key_slots, 16)
-        return priorities.set_at(tree, slots, jax.random.uniform(key_values, (16,))), slots
-
-    run = jax.jit(partial(jax.lax.scan, jax.vmap(body)))
-    keys = jax.random.split(jax.random.key(0), (20, 3))
-    runs = []
-    for seeds in ((0, 1, 2), (0, 7, 2)):
-        trees = [_tree(np.random.default_rng(seed).random(300)) for seed in seeds]
-        runs.append(run(jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees), jax.random.clone(keys)))
-    (trees, slots), (others, other_slots) = runs
-    is_same = (np.asarray(slots) == np.asarray(other_slots)).all(axis=(0, 2))
-    assert is_same.tolist() == [True, False, True]
-    for i in range(3):
-        one, other = (jax.tree.map(lambda leaf, i=i: leaf[i], tree) for tree in (trees, others))
-        assert (_leaves(one) == _leaves(other)).all() == is_same[i]
-        _assert_sums_agree(one)
-    assert not np.array_equal(slots[:, 0], slots[:, 1])
