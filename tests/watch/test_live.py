@@ -14,7 +14,6 @@ from websockets.exceptions import ConnectionClosed
 
 from qpensieve import config as configs
 from qpensieve.envs import draw
-from qpensieve.errors import EnvError
 from qpensieve.records import folder
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.saved import SavedPolicies
@@ -53,22 +52,6 @@ def test_physics_is_not_faster_than_real_time_and_frames_are_not_too_many(server
     assert np.median(gaps) == pytest.approx(0.016, abs=1e-6)  # every other control step: 62 frames a second
     same = [frame for frame in frames if frame.episode == first.episode]
     assert same[-1].t - first.t <= passed + 0.05
-
-
-def test_what_is_set_changes_the_next_step(server: Server):
-    with page(server) as mine:
-        first, again = (mine.one_step(seed=1, at=2000, w=[0.9, 0.1]) for _ in range(2))
-        assert first.w == pytest.approx([0.9, 0.1])
-        assert (again.action == first.action).all()
-        assert again.payload == first.payload
-        for message in ({"w": [0.1, 0.9]}, {"at": 1000}, {"seed": 0}, {"sampled": True}):
-            changed = mine.one_step(**message)
-            assert (changed.action != first.action).any()
-            first = changed
-        assert (mine.one_step().action == first.action).all()  # sampled actions are those of the episode too
-        mine.say(reset="same", seq=1)
-        mine.say(push=True, step=1, seq=2)
-        assert mine.frame(lambda frame: frame.seq == 2 and frame.steps == 1).payload != first.payload
 
 
 def test_returns_are_those_of_an_evaluation(server: Server, hopper: Path):
@@ -260,24 +243,6 @@ def test_an_episode_is_cut_where_an_evaluation_would_cut_it(tmp_path: Path):
     with serving(run) as server, page(server) as mine:
         ended = mine.event("episode")
     assert (ended["steps"], ended["ended"]) == (3, "truncated")
-
-
-def test_an_environment_that_stays_broken_is_tried_once_for_each_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    made: list[str] = []
-
-    def broken(domain: str, most_steps: int) -> World:
-        made.append(domain)
-        raise EnvError("it is broken")
-
-    with serving(make_run(tmp_path / "broken")) as server:
-        monkeypatch.setattr(robots, "World", broken)
-        with page(server) as mine:
-            mine.event("failed")
-            mine.say(reset=True)
-            assert mine.event("failed")["reason"] == "it is broken"
-            mine.say(w=[1, 0], seq=1)
-            time.sleep(0.1)
-            assert len(made) == 2
 
 
 def test_a_simulation_that_was_closed_says_no_more(hopper: Path, monkeypatch: pytest.MonkeyPatch):
