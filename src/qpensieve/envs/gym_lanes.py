@@ -36,19 +36,14 @@ def make_simulator(
         factory = drawable(source) if is_drawn else resolve(source)
         return GymSimulator(factory, num_lanes, name, first_lane)
     factory = resolve(source)
-    _check_can_be_sent(factory, name)
-    make = lambda num, first: (GymSimulator, (factory, num, name, first))
-    return SplitSimulator(name, num_lanes, num_workers, make, first_lane)
-
-
-def _check_can_be_sent(factory: EnvFactory, name: str) -> None:
-    """Refuse a factory that another process cannot find; it does not know the script of this one."""
     where = getattr(getattr(factory, "func", factory), "__module__", None)
-    if where == "__main__" or not can_be_sent(factory):
+    if where == "__main__" or not can_be_sent(factory):  # another process does not know the script of this one
         raise UserError(
             f"{name}: the factory cannot be sent to worker processes; use a function at the top level of a module that "
             "can be imported (not of the script itself), or its name 'module:function'"
         )
+    make = lambda num, first: (GymSimulator, (factory, num, name, first))
+    return SplitSimulator(name, num_lanes, num_workers, make, first_lane)
 
 
 class GymSimulator(ReplayedSimulator):
@@ -175,9 +170,17 @@ def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
     """
     observations, actions = _observations(env, source_name), _actions(env, source_name)
     spec = EnvSpec(id=source_name, objectives=(), reference=None, max_steps=None, **observations, **actions)
-    d = _num_objectives(env, spec)
-    names, reference = _objective_names(env.metadata, d, source_name), _reference(env.metadata, d, source_name)
-    return replace(spec, objectives=names, reference=reference)
+    d, given, point = _num_objectives(env, spec), env.metadata.get("objectives"), env.metadata.get("reference_point")
+    names = tuple(f"objective {i + 1}" for i in range(d))
+    if given is not None:
+        names = () if isinstance(given, str) else tuple(map(str, given))
+        if len(names) != d or len(set(names)) != d:
+            raise UserError(f"{source_name}: metadata['objectives'] must be {d} different names, got {given!r}")
+    if point is not None:
+        point = tuple(map(float, point))
+        if len(point) != d or not np.isfinite(point).all():
+            raise UserError(f"{source_name}: metadata['reference_point'] must be {d} finite numbers, got {point}")
+    return replace(spec, objectives=names, reference=point)
 
 
 def _observations(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
@@ -252,23 +255,3 @@ def foreign_error(name: str, where: str, error: BaseException) -> EnvError:
     """What to raise where an environment failed: names it, what to install if that is the reason, and the line."""
     reason = needs_package(error) or f"{type(error).__name__}: {error}{place_of(error)}"
     return EnvError(f"{name}: the environment failed {where}: {reason}")
-
-
-def _objective_names(metadata: dict[str, Any], d: int, source_name: str) -> tuple[str, ...]:
-    """As `metadata` says; names that do not fit would be of other objectives than those one asks for."""
-    given = metadata.get("objectives")
-    if given is None:
-        return tuple(f"objective {i + 1}" for i in range(d))
-    names = () if isinstance(given, str) else tuple(map(str, given))
-    if len(names) != d or len(set(names)) != d:
-        raise UserError(f"{source_name}: metadata['objectives'] must be {d} different names, got {given!r}")
-    return names
-
-
-def _reference(metadata: dict[str, Any], d: int, source_name: str) -> tuple[float, ...] | None:
-    point = metadata.get("reference_point")
-    if point is not None and len(point) != d:
-        raise UserError(f"{source_name}: metadata['reference_point'] must have {d} numbers, got {len(point)}")
-    if point is not None and not np.isfinite(np.asarray(point, float)).all():
-        raise UserError(f"{source_name}: metadata['reference_point'] must be finite, got {tuple(point)}")
-    return None if point is None else tuple(map(float, point))

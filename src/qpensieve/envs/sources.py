@@ -126,7 +126,8 @@ def needs_package(error: BaseException) -> str | None:
     cause = error.__cause__ if isinstance(error, gymnasium.error.DependencyNotInstalled) else error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         module = cause.name.partition(".")[0]
-        return f"it needs the Python module {module!r}, which is not installed: pip install {_package(module)}"
+        package = PACKAGES.get(module, module.replace("_", "-"))
+        return f"it needs the Python module {module!r}, which is not installed: pip install {package}"
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         return f"it needs a package that is not installed: {error}"
     return None
@@ -143,10 +144,6 @@ def missing_package(env_id: str) -> str | None:
         if MO_IDS.match(env_id.lower()):
             return f"it looks like an id of MO-Gymnasium, which is not installed ({error}): {INSTALL_MO}"
     return None
-
-
-def _package(module: str) -> str:
-    return PACKAGES.get(module, module.replace("_", "-"))
 
 
 def _named_factory(name: str) -> EnvFactory | None:
