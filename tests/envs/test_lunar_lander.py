@@ -64,19 +64,6 @@ def test_powers_are_those_the_engines_applied(action: tuple[float, float], main:
     assert not np.signbit(costs[costs == 0]).any()
 
 
-def test_coming_to_rest_on_the_step_of_a_crash_counts_as_landed():
-    # As in Gymnasium, where the test for sleep comes last.
-    simulator = LunarLanderSimulator(get_domain("LunarLander4d").spec, 4)
-    simulator.start(np.arange(4), np.arange(4))
-    for lane, (awake, crashed) in enumerate([(True, False), (True, True), (False, False), (False, True)]):
-        craft = simulator._crafts[lane]
-        craft._step = lambda *_: None
-        craft._lander.awake, craft._env.game_over = awake, crashed
-    reward, terminated, _ = simulator.advance(slice(None), np.zeros((4, 2)))
-    np.testing.assert_array_equal(reward[:, 1], [0.0, -100.0, 100.0, 100.0])
-    np.testing.assert_array_equal(terminated, [False, True, True, True])
-
-
 def test_running_out_of_time_costs_a_hundred_and_is_a_truncation():
     spec = replace(get_domain("LunarLander4d").spec, max_steps=5)
     lanes = Lanes(LunarLanderSimulator(spec, 2), 2, seed=0)

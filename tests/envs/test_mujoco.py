@@ -160,45 +160,24 @@ def test_actions_are_clipped_before_physics_and_before_costs():
     assert (near.simulator.observe(slice(None))[0, 5:] == -10.0).all()  # so are observed velocities
 
 
-def test_ant_contact_forces_are_gymnasiums():
-    env = _gymnasium_env("Ant2d", use_contact_forces=True)
+def test_ant_contact_forces_are_gymnasiums_of_each_lane():
+    env, forces = _gymnasium_env("Ant2d", use_contact_forces=True), slice(27, None)
     lanes = make_lanes("Ant2d", 2, seed=1, options=LaneOptions(dtype=np.float64, contact_forces=True))
     assert lanes.spec.obs_size == 111
-    obs = lanes.reset()
-    assert (obs[:, 27:] == 0).all()
-    generator = np.random.default_rng(0)
-    touched = 0
-    for _ in range(40):
+    assert not lanes.reset()[:, forces].any()
+    touched = np.zeros(2)
+    for actions in np.random.default_rng(0).uniform(-1, 1, (40, 2, 8)):
         poses = _poses(lanes, env)
-        actions = generator.uniform(-1, 1, (2, 8))
         step = lanes.step(actions)
-        env.reset()
-        env.set_state(poses[0][0], poses[1][0])
-        theirs = env.step(actions[0])[0]
-        np.testing.assert_allclose(step.last_obs[0], theirs, rtol=0, atol=1e-9)
-        touched += bool((step.last_obs[:, 27:] != 0).any())
-    assert touched > 10
-
-
-def test_contact_forces_belong_to_their_lane_and_are_cleared_at_its_reset():
-    forces = LaneOptions(dtype=np.float64, contact_forces=True)
-    free = make_lanes("Ant2d", 3, 1, forces)
-    resting = make_lanes("Ant2d", 3, 1, replace(forces, autoreset=False))
-    free.reset()
-    resting.reset()
-    resting.simulator.set_pose(np.array([0]), np.full((1, 15), 2.0), np.zeros((1, 14)))  # pyright: ignore
-    generator = np.random.default_rng(0)
-    touching = 0
-    while not (touching > 10 and resting.obs[1:, 27:].any(axis=1).all()):
-        actions = generator.uniform(-1, 1, (3, 8))
-        a, b = free.step(actions), resting.step(actions)
-        np.testing.assert_array_equal(a.last_obs[1:], b.last_obs[1:])
-        touching += b.last_obs[1:, 27:].any()
-    np.testing.assert_array_equal(resting.running, [False, True, True])
-    before = resting.obs
-    after = resting.reset([1])
-    assert not after[1, 27:].any()
-    np.testing.assert_array_equal(after[2], before[2])
+        for lane in range(2):
+            env.reset()
+            env.set_state(poses[0][lane], poses[1][lane])
+            np.testing.assert_allclose(step.last_obs[lane], env.step(actions[lane])[0], rtol=0, atol=1e-9)
+        touched += step.last_obs[:, forces].any(axis=1)
+    assert (touched > 5).all()
+    before, after = lanes.obs, lanes.reset([1])
+    assert not after[1, forces].any()
+    np.testing.assert_array_equal(after[0], before[0])
 
 
 @pytest.mark.parametrize(("domain", "options"), [("Hopper2d", FLOAT64), ("Ant2d", LaneOptions(contact_forces=True))])
