@@ -179,8 +179,6 @@ class ReplayLog:
 
 def _is_segment(found: object) -> bool:
     """Return whether an entry of a checkpoint's JSON, which anyone may have written, is a segment."""
-    if not isinstance(found, dict) or found.keys() != Segment.__annotations__.keys():
-        return False
-    texts, numbers = (found["file"], found["checksum"]), (found["start"], found["end"])
-    is_typed = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
+    types = {"file": str, "start": int, "end": int, "checksum": str}
+    is_typed = isinstance(found, dict) and {name: type(value) for name, value in found.items()} == types
     return is_typed and 0 <= found["start"] < found["end"]
