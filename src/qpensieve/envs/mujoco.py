@@ -320,9 +320,8 @@ class MujocoSimulator:
         return len(self._passed)
 
     def pose(self, moment: int = -1) -> Pose:
-        if self._posing is None:
-            self._posing = mujoco.MjData(self._model)
-        model, data = self._model, self._posing
+        model, data = self._model, self._posing or mujoco.MjData(self._model)
+        self._posing = data
         mujoco.mj_setState(model, data, self._passed[moment], FULL_PHYSICS)
         mujoco.mj_kinematics(model, data)
         mujoco.mj_comPos(model, data)

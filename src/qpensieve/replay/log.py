@@ -180,5 +180,6 @@ class ReplayLog:
 def _is_segment(found: object) -> bool:
     """Return whether an entry of a checkpoint's JSON, which anyone may have written, is a segment."""
     types = {"file": str, "start": int, "end": int, "checksum": str}
-    is_typed = isinstance(found, dict) and {name: type(value) for name, value in found.items()} == types
-    return is_typed and 0 <= found["start"] < found["end"]
+    if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != types:
+        return False
+    return 0 <= found["start"] < found["end"]
