@@ -146,7 +146,7 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: str, 
     config = tiny(algo)
     known = flat(config.agent)
     small = {name: known[name] for name in ("hidden", "batch_size", *OWN[algo]) if name in known}
-    make = lambda: kind("DST2d", seeds=2, preset="quick", block=20, random_steps=100, replay_capacity=120, **small)
+    make = lambda: kind("DST2d", seeds=2, block=20, random_steps=100, replay_capacity=120, **small)
     agent = make().learn(240)
     obs, lam = np.random.default_rng(0).uniform(0, 11, (5, 2)), [0.5, 0.5]
     action = agent.predict(obs, lam, seed=1)

@@ -220,8 +220,8 @@ class TestFitness:
 
     def test_takes_several_episodes_where_starts_are_random(self):
         assert flat(default_config("Hopper2d", "pgmorl").agent)["fitness_episodes"] > 1
-        trainer = trained(tiny(domain="Hopper2d", seeds=1, fitness_episodes=3, steps=200), 1)
-        assert trainer._fitness.lanes.num_lanes == 9
+        trainer = trained(tiny(domain="Hopper2d", fitness_episodes=3, steps=400), 1)
+        assert trainer._fitness.lanes.num_lanes == 18
         again = [trainer._measure(trainer._kept(), number)[0] for number in (1, 1, 2)]
         np.testing.assert_array_equal(again[0], trainer._objs)
         np.testing.assert_array_equal(again[0], again[1])

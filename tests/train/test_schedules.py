@@ -1,6 +1,7 @@
 """Schedules follow the length of a run, the same in Python and on the command line."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,18 @@ STEPS, LONGER = 400, 600
 QUIET = Options(quiet=True, final_evaluation=False)
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of `STEPS` steps with the preset `robust`."""
+    tmp_path = tmp_path_factory.mktemp("runs")
     config = override(default_config("DST2d", preset="robust"), SMALL | {"steps": STEPS, "keep_replay": "on"})
     complete(runs.start(tmp_path / "run", config, QUIET))
     return tmp_path / "run"
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(finished, tmp_path / "run")
 
 
 def test_learn_is_the_run_of_the_same_length(run: Path):
