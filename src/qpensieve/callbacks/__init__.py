@@ -9,6 +9,7 @@ saved and learned on. Any other exception of a callback ends the training as `Ca
 the agent is as of the newest block, and a run is saved first. No number depends on callbacks.
 """
 
+from qpensieve.callbacks.loggers import TensorBoard, WandB
 from qpensieve.callbacks.protocol import (
     Callback,
     CallbackError,
@@ -17,8 +18,6 @@ from qpensieve.callbacks.protocol import (
     StopTraining,
     Training,
 )
-from qpensieve.callbacks.tensorboard import TensorBoard
-from qpensieve.callbacks.wandb import WandB
 
 __all__ = [
     "Callback",

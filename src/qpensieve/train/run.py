@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from qpensieve import config as configs
 from qpensieve.callbacks import CallbackError, StopTraining, TensorBoard, WandB
 from qpensieve.callbacks.group import Callbacks, find_callbacks
-from qpensieve.callbacks.tensorboard import remove_files
+from qpensieve.callbacks.loggers import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Progress, Workload, format_count
 from qpensieve.envs import code_of

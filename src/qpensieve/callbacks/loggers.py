@@ -1,4 +1,8 @@
-"""Weights & Biases."""
+"""Loggers: TensorBoard's files, written by tensorboardX, and Weights & Biases.
+
+tensorboardX needs NumPy and protobuf alone. The writers of torch and TensorFlow bring their whole library, and the
+package `tensorboard` a web server and gRPC, which only the machine that shows the files needs.
+"""
 
 import importlib
 import os
@@ -6,17 +10,85 @@ from pathlib import Path
 from typing import Any
 
 from qpensieve.callbacks.protocol import Callback, End, Evaluation, Metrics, Training, scalars
-from qpensieve.errors import MissingPackageError, UserError, make_folder
+from qpensieve.errors import FileInTheWayError, MissingPackageError, UserError, make_folder
 from qpensieve.records.files import interpreting, read_object, write_json
 from qpensieve.records.folder import WANDB, refuse_link
 
+FILES = "events.out.tfevents.*"
+"""Names of TensorBoard's files."""
 OWN_FOLDER = "wandb"
 """Folder that wandb makes for its files."""
 STEP = "step"
 """Name under which every row says its environment step."""
 
 
-class WandB(Callback):
+class _Logger(Callback):
+    def on_evaluation(self, step: int, evaluation: Evaluation) -> None:
+        """Log the scores of an evaluation."""
+        self.on_metrics(step, evaluation.metrics)
+
+
+class TensorBoard(_Logger):
+    """Writes metrics for TensorBoard: look at them with `tensorboard --logdir FOLDER`.
+
+    Means over seeds are `train/...`, `eval/UT`, `eval/HV`, ...; those of each seed are `seed_0/train/...`. A training
+    that continues (`learn` again, `qpensieve resume`) writes into the same folder; what an earlier one wrote after the
+    step it continues from is hidden, so that no step shows twice. A run that was trained without it is written from its
+    first step on.
+
+    Args:
+        folder: Where to write; a folder for this training alone.
+
+    Raises:
+        ImportError: tensorboardX is not installed; says how to get it.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        self._make_writer = _import("tensorboardX", "TensorBoard", "tensorboard").SummaryWriter
+        self._writer: Any = None
+        self._seeds: tuple[int, ...] = ()
+
+    def on_start(self, training: Training) -> None:
+        """Open a file; refuse a folder with those of another training."""
+        refuse_link(self.folder)
+        is_used = next(self.folder.glob(FILES), None) is not None
+        if is_used and training.step == 0:
+            raise FileInTheWayError(
+                f"{self.folder} holds TensorBoard files of another training, but this one begins at step 0: "
+                "choose another folder, or remove them"
+            )
+        self._seeds = training.seeds
+        # Two files of one second would have the same name.
+        self._writer = self._make_writer(
+            str(self.folder),
+            purge_step=training.step + 1 if is_used else None,
+            filename_suffix=f".{training.step:012d}",
+        )
+        for step, metrics in () if is_used else training.history:
+            self.on_metrics(step, metrics)
+
+    def on_metrics(self, step: int, metrics: Metrics) -> None:
+        """Write a row of training metrics; it is on the disk afterwards, so that a run that is killed leaves no gap."""
+        for name, value in scalars(metrics, self._seeds).items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def on_end(self, step: int, end: End) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def remove_files(folder: Path) -> None:
+    """Remove TensorBoard's files from a folder."""
+    refuse_link(folder)
+    for path in folder.glob(FILES):
+        path.unlink()
+
+
+class WandB(_Logger):
     """Sends metrics to Weights & Biases, or keeps them for `wandb sync` (`mode="offline"`, no account needed).
 
     Names are those of `TensorBoard`. A resumed training continues the same W&B run: rows that were sent before are
@@ -47,7 +119,7 @@ class WandB(Callback):
             raise UserError(f"mode must be online, offline or disabled, got {mode!r}")
         if not project.strip():
             raise UserError("project must name the W&B project, got an empty one")
-        self._wandb, self._settings = _import(), settings
+        self._wandb, self._settings = _import("wandb", "Weights & Biases", "wandb"), settings
         self._project, self._name = project, name
         self._mode = mode or os.environ.get("WANDB_MODE")
         self._folder = None if folder is None else Path(folder)
@@ -73,7 +145,7 @@ class WandB(Callback):
         about = {"domain": training.domain, "algo": training.algo, **training.settings}
         place = {} if folder is None else {"dir": str(folder)}
         # Offline there is nothing to resume: `wandb sync` joins files of the same id, in the order of their time.
-        known = {} if self._id is None else {"id": self._id, **({} if self._is_offline else {"resume": "allow"})}
+        known = {} if self._id is None else {"id": self._id, **({} if self._mode == "offline" else {"resume": "allow"})}
         asked = {"project": self._project, "name": name, "mode": self._mode, "config": about}
         self._run = self._wandb.init(**asked, **place, **known, **self._settings)
         self._id = str(self._run.id)
@@ -84,10 +156,6 @@ class WandB(Callback):
         for step, metrics in training.history:
             self.on_metrics(step, metrics)
 
-    @property
-    def _is_offline(self) -> bool:
-        return self._mode == "offline"
-
     def on_metrics(self, step: int, metrics: Metrics) -> None:
         """Send a row of training metrics."""
         group = next(iter(metrics), "").split("/")[0]
@@ -95,10 +163,6 @@ class WandB(Callback):
             return
         self._run.log({STEP: step, **scalars(metrics, self._seeds)})
         self._sent[group] = step
-
-    def on_evaluation(self, step: int, evaluation: Evaluation) -> None:
-        """Send the scores of an evaluation."""
-        self.on_metrics(step, evaluation.metrics)
 
     def on_end(self, step: int, end: End) -> None:
         """Finish the W&B run."""
@@ -120,8 +184,8 @@ class WandB(Callback):
                 self._id, self._sent = str(content["id"]), {str(k): int(v) for k, v in content["sent"].items()}
 
 
-def _import() -> Any:
+def _import(module: str, name: str, extra: str) -> Any:
     try:
-        return importlib.import_module("wandb")
+        return importlib.import_module(module)
     except ImportError as error:
-        raise MissingPackageError("Weights & Biases needs an extra package: pip install 'qpensieve[wandb]'") from error
+        raise MissingPackageError(f"{name} needs an extra package: pip install 'qpensieve[{extra}]'") from error
