@@ -18,6 +18,7 @@ from tests.algos.problem import (
     SAC,
     SPEC,
     action_noise,
+    assert_trees_close,
     assert_trees_equal,
     mosac_update,
     once,
