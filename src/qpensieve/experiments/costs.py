@@ -15,7 +15,6 @@ from qpensieve.envs import find_domain
 from qpensieve.envs.episodes import SHORT_EPISODES
 from qpensieve.preferences import test_table
 
-POPULATIONS = ("pgmorl", "pfa")
 UNKNOWN_STEP_US = 250.0
 """Microseconds of a step on domains that were not measured."""
 UNKNOWN_LENGTH = 1000
@@ -62,7 +61,7 @@ def is_measured_here() -> bool:
 def run_seconds(config: RunConfig) -> float:
     """Seconds of a run that has a card and its cores for itself."""
     seeds, step = config.seeds, STEP_US.get(config.domain_id, UNKNOWN_STEP_US)
-    if config.algo in POPULATIONS:
+    if config.method.is_population:
         per_step = seeds * (step + ROLLOUT_US) / CORES
     else:
         agents = seeds * _agents(config)

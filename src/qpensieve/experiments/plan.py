@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from qpensieve import settings
 from qpensieve.compatibility import is_bound_to_length
@@ -46,7 +46,7 @@ class Wanted:
 
     domain: str
     algo: str = "qpensieve"
-    settings: tuple[tuple[str, Any], ...] = ()
+    settings: tuple[tuple[str, object], ...] = ()
     steps: int | None = None
     preset: str = "paper"
     seeds: int | None = None
@@ -243,7 +243,7 @@ def _population(config: RunConfig, name: ScaleName, goal: int | float, is_given:
     return _change(config, {"steps": max(steps, one), "eval_period": 2 * one, "parameters_period": 4 * one})
 
 
-def _present(config: RunConfig, names: tuple[str, ...]) -> dict[str, Any]:
+def _present(config: RunConfig, names: tuple[str, ...]) -> dict[str, int | float]:
     """Return the settings that the run has and that do not follow its length, with their values."""
     values = settings.flat(config)
     return {name: values[name] for name in names if values.get(name) is not None}

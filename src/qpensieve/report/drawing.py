@@ -19,9 +19,11 @@ from qpensieve.records.folder import refuse_link
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpec
 else:
-    Artist = Axes = Figure = Any
+    Artist = Axes = Figure = GridSpec = ScalarMappable = Any
 
 WIDTH = 8.0
 """Width of every picture, inches."""
@@ -39,6 +41,7 @@ MOST_MARKERS = 30
 """Evaluations get markers if there are at most this many."""
 Series = tuple[Int64[np.ndarray, " t"], Float64[np.ndarray, "t seed"]]
 """Steps, and one value per step and seed."""
+Colour = str | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,7 @@ def panels(figure: Figure, num: int, columns: int = 2, share: bool = True) -> li
     return made
 
 
-def pairs(figure: Figure, grid: Any, labels: Sequence[str]) -> Iterator[tuple[Axes, int, int]]:
+def pairs(figure: Figure, grid: GridSpec, labels: Sequence[str]) -> Iterator[tuple[Axes, int, int]]:
     """A panel for every pair of objectives (i, j); columns share the horizontal objective, rows the vertical one."""
     last = len(labels) - 1
     made: dict[tuple[int, int], Axes] = {}
@@ -168,7 +171,7 @@ def pairs(figure: Figure, grid: Any, labels: Sequence[str]) -> Iterator[tuple[Ax
 
 
 def draw_seeds(
-    axes: Axes, series: Series, colour: Any, label: str | None = None, look: Look = SEEDS_AND_BAND
+    axes: Axes, series: Series, colour: Colour, label: str | None = None, look: Look = SEEDS_AND_BAND
 ) -> Float64[np.ndarray, " t"]:
     """Draw a thin line per seed, their mean, and a band of one standard deviation; returns the mean.
 
@@ -199,7 +202,7 @@ def draw_seeds(
     return middle
 
 
-def draw_steps(axes: Axes, points: Float64[np.ndarray, "n 2"], corner: Any = None, **style: Any) -> None:
+def draw_steps(axes: Axes, points: Float64[np.ndarray, "n 2"], corner: np.ndarray | None = None, **style: Any) -> None:
     """Draw the boundary of what some points cover: everything left of a point and below it, down to the corner."""
     x, y = points[np.argsort(points[:, 0])].T
     if corner is not None:
@@ -249,7 +252,7 @@ def explain_preferences(figure: Figure, panels: list[Axes], objectives: Sequence
     return {f"λ for {name} alone": dot(colour) for name, colour in zip(objectives, pure, strict=True)}
 
 
-def add_colour_bar(figure: Figure, scatter: Any, panels: list[Axes], label: str) -> None:
+def add_colour_bar(figure: Figure, scatter: ScalarMappable, panels: list[Axes], label: str) -> None:
     bar = figure.colorbar(scatter, ax=panels, fraction=0.05, pad=0.02)
     bar.set_label(label, fontsize=10)
     bar.ax.tick_params(labelsize=9)

@@ -1,11 +1,10 @@
 """Pictures of a population's search (PGMORL, PFA): how its archive grew, and what it predicted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -16,7 +15,7 @@ from qpensieve.records import search as searches
 from qpensieve.records.folder import SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GENERATION_MAP, GREY, PALE, Axes, Figure
+from qpensieve.report.drawing import COLOURS, GENERATION_MAP, GREY, PALE, Axes, Figure, ScalarMappable
 from qpensieve.report.results import RunResults
 
 Points = Float64[np.ndarray, "n d"]
@@ -48,7 +47,7 @@ class Search:
         return self.record.generation_ends()
 
     @property
-    def stages(self) -> dict[str, Any]:
+    def stages(self) -> Mapping[str, int]:
         """Settings of warm-up and generations."""
         return self.run.config.get("agent", {}).get("stages", {})
 
@@ -354,7 +353,7 @@ def _draw_tasks(search: Search, tasks: _Predictions) -> Figure:
     return figure
 
 
-def _draw_changes(axes: Axes, search: Search, tasks: _Predictions, j: int) -> Any:
+def _draw_changes(axes: Axes, search: Search, tasks: _Predictions, j: int) -> ScalarMappable:
     """Draw reached over predicted changes of objective j."""
     predicted, reached = (after[:, j] - tasks.start[:, j] for after in (tasks.predicted, tasks.reached))
     both = np.concatenate([predicted, reached])

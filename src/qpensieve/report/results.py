@@ -65,7 +65,7 @@ class Evaluation:
     preferences: Float64[np.ndarray, "p d"]
     reference: Float64[np.ndarray, " d"] | None
     episodes: Float64[np.ndarray, "seed p e d"] | None
-    stored: Mapping[str, Any] | None = None
+    stored: Mapping[str, object] | None = None
     calibration: Calibration | None = None
 
     @cached_property
@@ -344,7 +344,7 @@ def rounded(values: np.ndarray) -> np.ndarray:
     return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"), otypes=[np.float64])(values)
 
 
-def summarize_search(record: SearchRecord) -> dict[str, Any]:
+def summarize_search(record: SearchRecord) -> dict[str, object]:
     """Summarize a population's search: its length, and the growth of the archive over generations."""
     seeds, ends = range(record.num_seeds), record.generation_ends()
     return {
@@ -360,7 +360,7 @@ def summarize_search(record: SearchRecord) -> dict[str, Any]:
     }
 
 
-def _check(config: Mapping[str, Any]) -> None:
+def _check(config: Mapping[str, object]) -> None:
     """Raise ValueError for values that no report can use."""
     agent = config.get("agent", {})
     stages = agent.get("stages", {}) if isinstance(agent, dict) else None
@@ -420,7 +420,7 @@ def _exported_history(path: Path, config: Mapping[str, Any], content: Mapping[st
     )
 
 
-def _mean_returns(path: Path, row: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray | None:
+def _mean_returns(path: Path, row: Mapping[str, object], shape: tuple[int, ...]) -> np.ndarray | None:
     """Mean returns of an exported evaluation as one episode [seed, p, 1, d]; None where the file has only scores."""
     if "mean_returns" not in row:
         return None
@@ -438,11 +438,11 @@ def _exported_curves(content: Mapping[str, Any] | None, seeds: int) -> tuple[Eva
     return tuple(Evaluation(int(at), 1, preferences, None, one) for at, one in zip(steps, returns, strict=True))
 
 
-def _content(run: RunResults) -> dict[str, Any]:
+def _content(run: RunResults) -> dict[str, object]:
     """Content of an exported file."""
     history, curves = run.history, run.history.curves
     is_short_kept = len(history.short_preferences) <= FEW
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "config": run.config,
         "provenance": run.provenance,
         "preferences": history.full_preferences.tolist(),
@@ -463,19 +463,19 @@ def _content(run: RunResults) -> dict[str, Any]:
     return content if run.search is None else content | {"search": run.search}
 
 
-def _row(one: Evaluation, is_kept: bool) -> dict[str, Any]:
+def _row(one: Evaluation, is_kept: bool) -> Mapping[str, object]:
     row = {"step": one.step, "episodes": one.num_episodes} | {name: _numbers(one.score(name)) for name in SCORES}
     return row | ({"mean_returns": _numbers(one.returns)} if is_kept else {})
 
 
-def _numbers(values: np.ndarray | None) -> list[Any] | None:
+def _numbers(values: np.ndarray | None) -> list[object] | None:
     """Rounded; counts stay whole."""
     if values is None or values.dtype.kind == "i":
         return None if values is None else values.tolist()
     return rounded(values).tolist()
 
 
-def _compact(content: dict[str, Any]) -> str:
+def _compact(content: Mapping[str, Any]) -> str:
     """Indented at the top, one line per evaluation."""
     lines = []
     for name, value in content.items():

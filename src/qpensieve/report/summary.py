@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve import metrics
-from qpensieve.console import PAGE, format_number, format_table
+from qpensieve.console import PAGE, Row, format_number, format_table
 from qpensieve.envs.deep_sea import find_treasures, share_found
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.records.files import write_json
@@ -137,7 +137,7 @@ def format_point(point: Iterable[float]) -> str:
     return f"({', '.join(f'{value:g}' for value in point)})"
 
 
-def _special(domain: Domain, newest: Evaluation) -> dict[str, Any]:
+def _special(domain: Domain, newest: Evaluation) -> dict[str, object]:
     """The treasures found, and the ceilings of an exact front; only some domains have them."""
     if not domain.treasures or newest.episodes is None:
         return {}
@@ -177,7 +177,7 @@ def _format_search(content: dict[str, Any], seeds: list[int]) -> list[str]:
     return lines
 
 
-def _seed_rows(content: dict[str, Any]) -> list[dict[str, Any]]:
+def _seed_rows(content: dict[str, Any]) -> Sequence[Row]:
     """A row per seed; of several seeds also their mean and standard deviation."""
     per_seed, over, seeds = content["per_seed"], content["over_seeds"], content["seeds"]
     shown = {name: _heading(name, content["objectives"]) for name in per_seed}
