@@ -68,23 +68,19 @@ def version() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command line."""
     words = sys.argv[1:] if arguments is None else arguments
+    is_saving = any(word in SAVE_WHEN_STOPPED for word in words[:1])
     try:
-        try:
-            _answer(words)
-        finally:
-            sys.stdout.flush()
+        with termination() if is_saving else nullcontext(lambda: False) as is_terminated:
+            try:
+                _run(words)
+            except BrokenPipeError:
+                raise
+            except (Exception, KeyboardInterrupt) as error:
+                _end_by(error, EXIT_TERMINATED if is_terminated() else EXIT_STOPPED)
+            finally:
+                sys.stdout.flush()
     except BrokenPipeError:
         _end_unheard()
-
-
-def _answer(words: list[str]) -> None:
-    with termination() if words[:1] and words[0] in SAVE_WHEN_STOPPED else nullcontext(lambda: False) as is_terminated:
-        try:
-            _run(words)
-        except BrokenPipeError:
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            _end_by(error, EXIT_TERMINATED if is_terminated() else EXIT_STOPPED)
 
 
 def _run(words: list[str]) -> None:

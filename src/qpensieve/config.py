@@ -243,7 +243,7 @@ def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") 
         if method.robust is None:
             able = ", ".join(name for name, one in METHODS.items() if one.robust is not None)
             raise UserError(f"preset robust is for {able}, got {algo}")
-        config = override(unscheduled(config), dict(method.robust))
+        config = override(config, dict.fromkeys(SCHEDULE.keys() & parts.flat(config)) | dict(method.robust))
     return config
 
 
@@ -273,11 +273,6 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
     if method is None or not isinstance(agent, Mapping):
         return run | parts.flat({"agent": agent})
     return run | parts.filled(method.config, agent)
-
-
-def unscheduled(config: RunConfig) -> RunConfig:
-    """Let all settings with a schedule follow the length of the run."""
-    return override(config, dict.fromkeys(SCHEDULE.keys() & parts.flat(config)))
 
 
 def scheduled(config: RunConfig) -> RunConfig:
