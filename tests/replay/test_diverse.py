@@ -110,7 +110,7 @@ KINDS = [_normal, _tied, _treasures, _records, _growing, _mostly_constant]
 
 @pytest.mark.parametrize("draw", KINDS)
 def test_the_crowd_drops_what_sorting_anew_would_drop(draw: Callable[..., np.ndarray], monkeypatch: Any):
-    monkeypatch.setattr(diverse_replay, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(diverse_replay, "HEAP_ROOM", 4)
     generator = np.random.default_rng(7)
     crowd, points = Crowd(len(draw(generator, 0))), {}
     for t in range(600):
@@ -145,7 +145,7 @@ def _cost_of_exchanges(draw: Callable[..., np.ndarray], num: int, monkeypatch: A
         crowd.add(t, tuple(draw(generator, t).tolist()))
         crowd.drop()
     monkeypatch.setattr(diverse_replay, "distance", plain)
-    assert len(crowd._heap) <= 4 * num + diverse_replay.BLOCK_SIZE
+    assert len(crowd._heap) <= 4 * num + diverse_replay.HEAP_ROOM
     return calls[0] / 600
 
 
