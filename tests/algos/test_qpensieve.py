@@ -111,7 +111,7 @@ def test_an_update_climbs_one_drawn_snapshot_and_the_current_critic(num_filled: 
 
 def test_memory_fades_from_all_updates_to_none():
     cfg = QPensieveConfig(SAC, num_preferences=2, num_snapshots=K, snapshots_per_update=1, memory_updates=100)
-    always, state, batch = replace(cfg, memory_updates=0), pensieve_state(0, K, 3), transitions(1)
+    always, batch = replace(cfg, memory_updates=0), transitions(1)
     draw_all = jax.jit(
         lambda cfg, keys, number: jax.vmap(lambda key: qpensieve.draw(cfg, batch, key, number))(keys), static_argnums=0
     )
@@ -123,8 +123,21 @@ def test_memory_fades_from_all_updates_to_none():
         expected = np.where(has_memory[:, None, None], usual.prefs, usual.prefs[:, :1])
         np.testing.assert_array_equal(ours.prefs, expected)
 
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_an_update_without_memory_is_mosacs_and_one_with_memory_as_always(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    cfg = QPensieveConfig(SAC, num_preferences=2, num_snapshots=K, snapshots_per_update=1, memory_updates=100)
+    state, batch = pensieve_state(0, K, 3), transitions(1)
+    step = jax.jit(lambda draws: qpensieve.step(cfg, state, batch, draws))
+    draws = _few_draws(cfg, batch, jax.random.key(8), 0)
+    with_memory, _ = step(draws)
+    usual = replace(draws, has_memory=None)
+    assert_trees_close(with_memory, _few_step(replace(cfg, memory_updates=0), state, batch, usual)[0], 1e-3)
     draws = _few_draws(cfg, batch, jax.random.key(8), 100)
-    new, info = _few_step(cfg, state, batch, draws)
+    new, info = step(draws)
     alone = mosac.Draws(draws.prefs[:1], draws.next_noise, draws.noise, draws.num_updates)
     theirs, their_info = jax.jit(mosac.step, static_argnums=0)(SAC, state.sac, batch, alone)
     assert_trees_close(new.sac, theirs, 1e-3)

@@ -101,6 +101,8 @@ def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: Draws) ->
     """One update of MO-SAC, but the policy climbs the pensieve value instead of the current critic."""
     margin = SNAPSHOT_MARGIN if cfg.sac.guards else None
     loss = partial(pensieve_loss, drawn(cfg, state.snapshots, draws), margin=margin)
+    if draws.has_memory is not None and jax.default_backend() == "cpu":
+        loss = partial(loss_by_memory, draws.has_memory, loss)
     sac, info = mosac.step(cfg.sac, state.sac, batch, draws, loss)
     loss_track = None if state.loss_track is None else with_loss(state.loss_track, info["critic_loss"])
     return State(sac, state.snapshots, loss_track), info
@@ -118,6 +120,18 @@ def pensieve_loss(
         "other_preference_share": jnp.mean((winner.preference > 0).astype(jnp.float32)),
     }
     return jnp.mean(query.weigh(logp) - value), (logp, info)
+
+
+def loss_by_memory(
+    has_memory: Bool[Array, ""], loss: mosac.PolicyLoss, actor: GaussianActor, critic: Critic, query: mosac.Query
+) -> mosac.LossAndAux:
+    """`loss` if there is memory, else that of MO-SAC: a branch, which on a CPU saves the other candidates."""
+
+    def alone(actor: GaussianActor) -> mosac.LossAndAux:
+        value, (logp, _) = mosac.single_preference_loss(actor, critic, query)
+        return value, (logp, {"snapshot_share": jnp.zeros(()), "other_preference_share": jnp.zeros(())})
+
+    return jax.lax.cond(has_memory, lambda actor: loss(actor, critic, query), alone, actor)
 
 
 def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -> State:
