@@ -1,12 +1,17 @@
 """Runs with noise that is correlated in time: exact in every way that runs are, refused where it means nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from qpensieve.config import check, default_config, override
+from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs.deep_sea import VALUES
+from qpensieve.learning.streams import LaneNoise
 from tests.train.kill_run import TINY
+from tests.train.test_collection_workers import behaviour_of
 from tests.train.test_trainer import Trainer, advance_to, assert_same_state, tiny
 
 RUN = ("steps", "random_steps", "block", "eval_period", "log_period", "parameters_period", "hidden", "batch_size")
@@ -77,3 +82,26 @@ def test_envelope_with_all_that_holds_values_down_trains_acts_and_resumes():
     advance_to(trainer, 200)
     advance_to(other, 200)
     assert_same_state(other, trainer)
+
+
+def share_that_finds(
+    treasure: float, correlation: float | None, num_seeds: int, steps: int = 10_000
+) -> tuple[float, float]:
+    """Share of random phases on DST2d that see a treasure, and how often they do in the mean; nothing is learned."""
+    lanes = make_lanes("DST2d", num_seeds, list(range(num_seeds)), LaneOptions(num_threads=1))
+    noise = LaneNoise(replace(behaviour_of("DST2d"), random_correlation=correlation), list(range(num_seeds)), 50)
+    found = np.zeros(num_seeds, np.int64)
+    lanes.reset()
+    for number in range(steps // 50):
+        actions = noise.draw(number, is_random=True)
+        for k in range(50):
+            found += lanes.step(actions[:, k]).reward[:, 0] == treasure
+    return float(np.mean(found > 0)), float(np.mean(found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("correlation", "least", "most"), [(None, 0, 0.05), (0.8, 0.97, 1)])
+def test_random_phases_with_correlated_noise_see_the_farthest_treasure(correlation: Any, least: float, most: float):
+    share, times = share_that_finds(max(VALUES), correlation, num_seeds=100)
+    print(f"{correlation}: {100 * share:.0f} % of the phases see it, {times:.2f} times in the mean")
+    assert least <= share <= most

@@ -1,6 +1,9 @@
 """PGMORL and PFA through a whole run: what belongs to a member, what the budget buys, what a resumed run ends as."""
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from qpensieve.train import run as runs
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.run import Options
 from qpensieve.train.session import DivergedError, EnvFailedError
-from tests.train.kill_run import NEVER, assert_same_run, complete, stop_at
+from tests.train.kill_run import CACHE, NEVER, ROOT, assert_same_run, complete, stop_at
 
 QUIET = Options(quiet=True)
 TINY: dict[str, Any] = {
@@ -466,3 +469,43 @@ def test_a_second_run_with_the_same_settings_is_not_traced_again(monkeypatch: py
     assert not traced
     trained(tiny(discount=0.965), 1)
     assert traced
+
+
+WIDE: dict[str, Any] = {
+    "seeds": 1,
+    "steps": 200,
+    "parameters_period": 96,
+    "hidden": 256,
+    "full_eval_stride": 20,
+    "max_eval_steps": 100,
+}
+"""Products of networks of this width are shared among threads."""
+HASWELL = {"OPENBLAS_CORETYPE": "Haswell"}
+"""Kernels that round differently with another number of threads; a processor without AVX2 takes others."""
+
+
+@pytest.mark.filterwarnings("ignore:.*did not end within")
+def test_a_population_resumed_with_another_number_of_blas_threads_ends_the_same(tmp_path: Path):
+    """Its returns in Hopper2d show the smallest difference of an action."""
+    config = tiny(domain="Hopper2d", **WIDE)
+    run = runs.start(tmp_path / "1", config, QUIET)
+    run.session.advance()
+    run.save()
+    run.close()
+    shutil.copytree(tmp_path / "1", tmp_path / "2")
+    resume = [sys.executable, "-m", "tests.train.kill_run", "never", "0", "resume"]
+    programs = [
+        subprocess.Popen(
+            [*resume, str(tmp_path / threads)],
+            cwd=ROOT,
+            env=os.environ | CACHE | HASWELL | {"OPENBLAS_NUM_THREADS": threads},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for threads in ("1", "2")
+    ]
+    for program in programs:
+        said, _ = program.communicate()
+        assert program.returncode == 0, said
+    assert_same_run(tmp_path / "1", tmp_path / "2")
