@@ -1,6 +1,5 @@
 """Configuration: JSON there and back, presets, overrides, and settings that contradict each other."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,6 @@ BURSTS = Path(__file__).parents[1] / "tools" / "bursts.py"
 
 
 class TestJson:
-    @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
-    @pytest.mark.parametrize("preset", ["paper", "quick"])
-    def test_there_and_back_is_the_same_config(self, algo: str, preset: str, tmp_path: Path):
-        config = override(default_config("Hopper2d", algo, preset), {"tau": 0.01, "num_threads": 2})
-        configs.save(config, tmp_path / "config.json")
-        assert configs.load(tmp_path / "config.json") == config
-        assert json.loads((tmp_path / "config.json").read_text())["algo"] == algo
-
     @pytest.mark.parametrize(
         ("change", "complaint"),
         [
@@ -47,11 +38,6 @@ class TestJson:
                 configs.from_dict({name: value for name, value in values.items() if name != field})
         del values["full_eval_period"]
         assert configs.from_dict(values) == default_config("DST2d")
-
-    def test_a_file_that_is_no_configuration_is_named(self, tmp_path: Path):
-        (tmp_path / "config.json").write_text("seeds = 3")
-        with pytest.raises(ValueError, match=f"cannot read {tmp_path}/config.json"):
-            configs.load(tmp_path / "config.json")
 
 
 class TestCheck:

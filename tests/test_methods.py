@@ -1,6 +1,7 @@
 """The table of methods, and what a row that forgets something is told."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,15 @@ def test_names_are_those_of_the_rows():
     assert [name for name, method in METHODS.items() if method.is_population] == ["pgmorl", "pfa"]
 
 
+@pytest.mark.parametrize("preset", ["paper", "quick"])
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_has_a_line_for_people_and_presets_that_can_run(name: str):
+def test_every_method_has_a_line_for_people_and_presets_that_can_run_and_be_saved(
+    name: str, preset: str, tmp_path: Path
+):
     assert METHODS[name].summary
-    for preset in ("paper", "quick"):
-        configs.check(configs.scheduled(default_config("DST2d", name, preset)))
+    config = configs.scheduled(default_config("DST2d", name, preset))
+    configs.save(config, tmp_path / "config.json")
+    assert configs.load(tmp_path / "config.json") == config
 
 
 def test_a_population_has_no_algorithm_for_the_loop():
