@@ -1,4 +1,4 @@
-"""The commands `qpensieve paper ...` and `qpensieve sweep`: thin functions over plans, executors and reports."""
+"""The commands `qpensieve paper ...` and `qpensieve sweep`: thin functions over plans, engines and reports."""
 
 import os
 import sys
@@ -134,7 +134,7 @@ def _about_runs(planned: Sequence[Task]) -> list[str]:
 
 
 def _check_there(folder: Path) -> None:
-    """FileNotFoundError where there is no folder of runs to show: a name that was mistyped looks like runs to do."""
+    """Raise FileNotFoundError where the folder does not exist: a mistyped name would look like runs to do."""
     if not folder.is_dir():
         raise MissingFileError(f"{folder} does not exist: no run was made there yet; --out names another folder")
 
@@ -333,7 +333,7 @@ def _about_scale(found: PlanResults) -> str:
 
 
 def write_paper_report(found: PlanResults, folder: Path, title: str, about: str = "") -> Path:
-    """Write what a report shows of all artefacts of a plan; `about` says first what they are. Returns the page."""
+    """Write the report of all artefacts of a plan, with `about` as its first sentence; returns the page."""
     parts = Parts()
     for artefact in found.plan.artefacts:
         parts.add(show(artefact, found, folder))

@@ -1,4 +1,4 @@
-"""What a plan costs: a model of one run, fitted to measured ones, and the time of many runs on several cards.
+"""The time of a plan: a model of one run, fitted to measured ones, and of many runs on several cards.
 
 A run steps and learns side by side, so a step takes the longer of both: the update of all its agents on the card, or
 the physics of their lanes on the host's cores. Evaluations come on top. Several runs share a card; together they are

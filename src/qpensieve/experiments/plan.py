@@ -1,4 +1,4 @@
-"""What an experiment is, as data: a grid of runs, how large it is made, and which run folders it needs.
+"""An experiment as data: a grid of runs, its size, and the run folders that it needs.
 
 Every table and every figure is a grid. Rows are domains (or panels), columns are methods (or series); a place holds the
 run that fills it. Runs that several places need are equal, so they are made once.

@@ -38,7 +38,7 @@ class PlanResults:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know of all numbers."""
+        """Sentences that hold for all numbers of the report."""
         size = self.plan.size
         is_whole = size.scale == "paper" and size.steps is None
         return [] if is_whole else [f"Made at the scale '{size.scale}': not comparable with the paper's numbers."]
@@ -49,7 +49,7 @@ class PlanResults:
         return [sentence for task in self.plan.tasks for sentence in _why_left_out(task)]
 
     def left_out_of(self, wanted: Wanted, seeds: Collection[int]) -> list[str]:
-        """The same for the folders of one run, without those whose seeds are all among `seeds`, so found elsewhere."""
+        """Return such sentences for the folders of one run, except those whose seeds are all among `seeds`."""
         tasks = [task for task in self.plan.tasks_of[wanted] if not set(task.config.seed_list) <= set(seeds)]
         return [sentence for task in tasks for sentence in _why_left_out(task)]
 

@@ -13,7 +13,7 @@ from qpensieve.console import Output, align, clock, fit, format_about, format_co
 from qpensieve.experiments.tasks import Progress, State, Task
 
 ORDER: tuple[State, ...] = ("running", "failed", "other settings", "waiting", "done")
-"""What is shown where there is no room for all."""
+"""States in the order shown; the last ones go where there is no room for all."""
 Rows = Sequence[tuple[Task, Progress]]
 
 

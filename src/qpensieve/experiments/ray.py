@@ -63,7 +63,7 @@ def make_token(path: Path) -> None:
 
 
 class Order(NamedTuple):
-    """What a node is to do.
+    """An order to a node.
 
     Attributes:
         folder: The run folder.

@@ -54,7 +54,7 @@ class Engine(Protocol):
 
 @dataclass
 class Summary:
-    """What became of the tasks.
+    """The outcome of all tasks.
 
     Attributes:
         done: Names of those that are done.
@@ -76,7 +76,7 @@ def train_all(
     show: Show = lambda rows: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Summary:
-    """Train run folders to their end. What cannot be trained is reported, and the others continue.
+    """Train run folders to their end. Failed runs are reported, and the others continue.
 
     Args:
         tasks: All tasks, in the order in which they are started.

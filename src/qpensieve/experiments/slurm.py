@@ -33,7 +33,7 @@ LOST = -1
 
 @dataclass(frozen=True)
 class Request:
-    """What each job of Slurm asks for."""
+    """The resources of each job of Slurm."""
 
     job_cores: Annotated[int, at_least(1)] = 8
     """slurm: cores of a job."""
@@ -78,7 +78,7 @@ def minutes(text: str) -> int:
 
 @dataclass
 class Pool:
-    """What a job does, called by submitit: train some run folders side by side.
+    """The work of a job, called by submitit: train some run folders side by side.
 
     Attributes:
         cores: Cores of the job.

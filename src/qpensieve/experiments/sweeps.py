@@ -129,7 +129,7 @@ def _cells(content: dict[str, Any]) -> dict[Place, Wanted]:
 
 
 def _lines(content: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, Any]]:
-    """What each run has of its own: every combination of the grid, then the runs given one by one."""
+    """Return the own settings of each run: every combination of the grid, then the runs given one by one."""
     grid = content.get("grid", {})
     if not isinstance(grid, dict):
         raise UserError(f"grid must be a table, {EXAMPLE}")

@@ -1,4 +1,4 @@
-"""What a report shows of each artefact: sheets and figures made of its runs; what is missing is shown as missing."""
+"""Make the sheets and figures of each artefact from its runs; missing runs are shown as missing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,7 +68,7 @@ class View:
     def panels(
         self, wanted: Mapping[str, tuple[str, Callable[[Sequence[RunResults]], T | None]]]
     ) -> tuple[dict[str, dict[str, T | None]], tuple[Source, ...]]:
-        """What is drawn in each panel, column by column, and the runs that it comes from.
+        """Make the series of each panel, column by column; returns them and their runs.
 
         `wanted`: title of a panel -> its row, and what makes a line of the runs of a cell.
         """
@@ -92,7 +92,7 @@ class View:
 
 
 def show(artefact: Artefact, results: PlanResults, report: Path) -> Parts:
-    """What a report shows of an artefact; links are relative to the folder of the report."""
+    """Make the parts of a report for an artefact; links are relative to the folder of the report."""
     if artefact.show == "settings":
         return Parts(listings=[LISTINGS[artefact.name]()])
     if not artefact.cells:  # all of its domains were left out

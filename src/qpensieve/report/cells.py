@@ -237,7 +237,7 @@ def preference_path(runs: Sequence[RunResults], lam: ArrayLike, steps: Sequence[
 
 
 def _matching(ours: Cell, others: Sequence[RunResults], step: int | None, goal: int) -> Cell | None:
-    """The evaluation of the reference that ours is compared with: its end where both are whole, else the same step."""
+    """Find the reference's evaluation to compare with: its last one where both are whole, else one of the same step."""
     for one in (evaluation(others, step), evaluation(others, ours.step)):
         if one is None or (one.protocol == SHORT) != (ours.protocol == SHORT):
             continue

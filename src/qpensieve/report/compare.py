@@ -59,7 +59,7 @@ class Result:
 
     @property
     def search(self) -> tuple[int, int, int] | None:
-        """Populations: iterations, generations, and about how many steps per seed measured policies until then."""
+        """Iterations, generations and about the measuring steps per seed until then; None for other methods."""
         search = self.run.search
         if search is None:
             return None
@@ -154,7 +154,7 @@ def sheet(results: Sequence[Result]) -> Sheet:
 
 
 def table(results: Sequence[Result]) -> TextTable:
-    """A line for each run: UT, HV and ED against MO-SAC (same seeds), with their statistics; and what is unequal."""
+    """Return a table with a line for each run: UT, HV and ED against MO-SAC; below it what is unequal."""
     made = sheet(results)
     against = [name for name, one in zip(made.columns, results, strict=True) if one.run.algo == REFERENCE]
     titles = {metric.name: metric.name for metric in made.metrics}
@@ -172,7 +172,7 @@ def table(results: Sequence[Result]) -> TextTable:
 
 
 def _facts(name: str, result: Result, results: Sequence[Result]) -> dict[str, str]:
-    """Heading -> what a line says of a run besides its scores."""
+    """Return heading -> text of the columns before the scores."""
     step, lanes = result.played.step, result.run.lanes_per_seed
     known = {"method": name, "steps": f"{step:,}", "environment steps per seed": f"{step * lanes:,}"}
     if any(one.search for one in results):
@@ -181,7 +181,7 @@ def _facts(name: str, result: Result, results: Sequence[Result]) -> dict[str, st
 
 
 def unequal(results: Sequence[Result]) -> list[str]:
-    """A warning where runs of different lengths, numbers of seeds or episodes are compared."""
+    """Return a warning where runs differ in length, number of seeds or episodes."""
     said = []
     for result in results:
         step, goal = result.played.step, result.played.goal
@@ -242,7 +242,7 @@ def _digits(by_seed: Sequence[Mapping[int, np.ndarray]]) -> int:
 
 
 def draw(results: Sequence[Result], out: Path) -> Path:
-    """Draw UT of every seed with the ceiling, and the mean return vectors of each method; of one objective UT alone."""
+    """Draw UT of every seed with its ceiling, and mean return vectors where there are two objectives or more."""
     figure = drawing.new_figure(4.2)
     first, names = results[0], labels([result.run for result in results])
     lam = first.played.preferences

@@ -24,7 +24,7 @@ COLUMNS = 3
 ROW_HEIGHT, ONE_HEIGHT = 2.55, 3.6
 """Height of a row of panels, and of a panel that has a row for itself, inches."""
 UNITS = {100_000: "hundred thousand ", 10_000: "ten thousand ", 1_000: "thousand ", 100: "hundred ", 10: "ten ", 1: ""}
-"""What the numbers at markers count: a marker has room for two digits or three."""
+"""Units of the numbers at markers, which have room for two or three digits."""
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def draw_predictions(run: RunResults, out: Path) -> Path | None:
 
 
 def _draw_planes(search: Search) -> Figure:
-    """Two objectives: a panel per seed, and the hypervolume."""
+    """Draw two objectives: a panel per seed, and the hypervolume."""
     seeds = range(min(MOST_SEEDS, search.record.num_seeds))
     columns = 2 if len(seeds) < 4 else 3
     rows = -(-(len(seeds) + 1) // columns)
@@ -195,7 +195,7 @@ def _draw_plane(axes: Axes, search: Search, seed: int) -> None:
 
 
 def _draw_pairs(search: Search) -> Figure:
-    """More objectives: every pair of them for the first seed, and the hypervolume of all seeds in the free corner."""
+    """Draw every pair of objectives for the first seed, and the hypervolume of all seeds in the free corner."""
     last, record = search.d - 1, search.record
     figure = drawing.new_figure(height=7.9)
     limits = _limits(search, record.archive_of(0, search.ends[-1]))
