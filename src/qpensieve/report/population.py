@@ -160,19 +160,14 @@ def _draw_planes(search: Search) -> Figure:
     rows = -(-(len(seeds) + 1) // columns)
     figure = drawing.new_figure(height=1.7 + (3.3 if columns == 2 else 2.9) * rows)
     limits = _limits(search, np.concatenate([search.record.archive_of(seed, search.ends[-1]) for seed in seeds]))
-    panels = []
-    for seed in seeds:
-        share = {"sharex": panels[0], "sharey": panels[0]} if panels else {}
-        axes = drawing.style(figure.add_subplot(rows, columns, seed + 1, **share))
-        panels.append(axes)
+    *panels, volumes = drawing.panels(figure, len(seeds) + 1, columns, share=False)
+    for seed, axes in enumerate(panels):
         _draw_plane(axes, search, seed)
         axes.set_title(_archive_title(search, seed), fontsize=10 if columns == 2 else 9)
         axes.set_xlabel(search.run.labels[0], fontsize=10)
         if seed % columns == 0:
             axes.set_ylabel(search.run.labels[1], fontsize=10)
-    panels[0].set(xlim=limits[0], ylim=limits[1])
-    volumes = drawing.style(figure.add_subplot(rows, columns, len(seeds) + 1))
-    for axes in panels:
+        axes.set(xlim=limits[0], ylim=limits[1])
         _show_reference(axes, search, (0, 1))
     _finish(figure, search, panels, volumes, _outside(search, seeds, limits))
     return figure
