@@ -426,12 +426,6 @@ def test_bins_that_cannot_work_are_refused_with_advice():
         envelope.action_table(17, 2)
 
 
-@pytest.mark.parametrize(("axes", "num_actions"), [(1, 11), (2, 121), (3, 125), (4, 625)])
-def test_there_are_about_as_many_joint_actions_as_in_the_paper(axes: int, num_actions: int):
-    spec = replace(CONTINUOUS, action_size=axes)
-    assert len(envelope.actions_of(envelope.EnvelopeConfig(), spec)) == num_actions
-
-
 def test_the_page_of_envelope_has_the_options_that_give_the_authors_settings_back():
     page = (Path(__file__).parents[2] / "docs" / "algorithms" / "envelope.md").read_text()
     (options,) = re.findall(r"## The authors' settings\n\n`(--[^`]*)`", page)
@@ -507,13 +501,6 @@ def test_discrete_actions_are_their_own_numbers():
     assert algorithm.acting.action_size == 1
 
 
-def test_epsilon_falls_on_a_line_and_stays():
-    cfg = envelope.EnvelopeConfig(anneal_steps=1000)
-    got = [envelope.epsilon(cfg, step) for step in (0, 500, 1000, 5000)]
-    assert got == pytest.approx([0.5, 0.275, 0.05, 0.05])
-    assert envelope.epsilon(envelope.EnvelopeConfig(), 750_000) == pytest.approx(0.275)
-
-
 def test_the_policy_explores_by_that_epsilon():
     cfg = replace(CFG, bins=3, anneal_steps=1000, epsilon_start=0.8, epsilon_end=0.2)
     algorithm, state = envelope.make(cfg, CONTINUOUS), _state(3, CONTINUOUS, cfg)
@@ -523,7 +510,7 @@ def test_the_policy_explores_by_that_epsilon():
     policy = algorithm.acting.policy(flat)
     best = int(policy.explore(obs, lam, np.ones_like(noise), 0)[0, 0, 0])
     assert best != 8
-    for step, expected in ((0, [8, 8, best]), (500, [8, best, best]), (1000, [8, best, best])):
+    for step, expected in ((0, [8, 8, best]), (500, [8, best, best]), (1000, [8, best, best]), (9000, [8, best, best])):
         np.testing.assert_array_equal(policy.explore(obs, lam, noise, step)[0, :, 0], expected)
 
 

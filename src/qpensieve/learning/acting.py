@@ -140,7 +140,7 @@ class GaussianPolicy:
     """Squashed Gaussian policies, conditioned on the preference or not."""
 
     def __init__(self, flat: Parameters, widths: tuple[int, ...], is_conditioned: bool):
-        self.flat, self._net, self._is_conditioned = flat, HostMlp(flat, widths), is_conditioned
+        self._net, self._is_conditioned = HostMlp(flat, widths), is_conditioned
 
     def gaussian(self, obs: Observations, lam: Preferences) -> tuple[Actions, Actions]:
         """Return mean and log standard deviation before the squash."""
