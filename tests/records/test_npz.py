@@ -20,7 +20,6 @@ from qpensieve.records.files import (
     read_header,
     read_npz,
     save_record,
-    write_small_npz,
 )
 
 MEGABYTE = 1 << 20
@@ -245,6 +244,6 @@ def test_a_record_comes_back(corner: np.ndarray | None, tmp_path: Path):
 )
 def test_a_record_that_does_not_fit_its_annotations_is_refused(change: Any, complaint: str, tmp_path: Path):
     arrays = {"steps": np.arange(2), "rows": np.ones((2, 3))} | change
-    write_small_npz(tmp_path / "x.npz", {name: array for name, array in arrays.items() if array is not None})
+    np.savez(tmp_path / "x.npz", **{name: array for name, array in arrays.items() if array is not None})
     with pytest.raises(ValueError, match=complaint):
         load_record(tmp_path / "x.npz", Table)

@@ -138,11 +138,6 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     return write_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))  # pyright: ignore[reportArgumentType]
 
 
-def write_small_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Write named arrays to `path`, compressed; returns its checksum. Equal arrays make equal bytes."""
-    return write_file(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))  # pyright: ignore[reportArgumentType]
-
-
 def sync_folder(folder: Path) -> None:
     """Make renames in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -233,9 +228,9 @@ class Expected:
 
 
 def save_record(path: Path, record: Any) -> None:
-    """Write a dataclass of arrays, compressed; fields that are None are left out."""
-    named = {one.name: getattr(record, one.name) for one in fields(record)}
-    write_small_npz(path, {name: array for name, array in named.items() if array is not None})
+    """Write a dataclass of arrays, compressed; fields that are None are left out. Equal arrays make equal bytes."""
+    named = {one.name: value for one in fields(record) if (value := getattr(record, one.name)) is not None}
+    write_file(path, lambda file: np.savez_compressed(file, allow_pickle=False, **named))  # pyright: ignore[reportArgumentType]
 
 
 def load_record(path: Path, kind: type[Record]) -> Record:

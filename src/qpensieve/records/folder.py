@@ -114,7 +114,10 @@ class LinkError(UserFileError):
 def refuse_link(path: Path) -> None:
     """Raise LinkError if `path` is a symbolic link."""
     if path.is_symlink():
-        raise LinkError(_explain(path))
+        raise LinkError(
+            f"{path} is a symbolic link to {os.readlink(path)}: nothing in a run's folder is written through a link. "
+            "Remove the link, or put in its place what it points to"
+        )
 
 
 def refuse_links(run: Path) -> None:
@@ -138,13 +141,6 @@ def open_to_append(path: Path) -> TextIO:
         os.close(descriptor)
         raise LinkError(f"{path} is not a plain file: remove it")
     return os.fdopen(descriptor, "a+")
-
-
-def _explain(path: Path) -> str:
-    return (
-        f"{path} is a symbolic link to {os.readlink(path)}: nothing in a run's folder is written through a link. "
-        "Remove the link, or put in its place what it points to"
-    )
 
 
 TRIES, PAUSE = 5, 0.05

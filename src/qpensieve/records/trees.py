@@ -33,7 +33,9 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
         CheckpointError: A leaf is missing, unexpected, or has another shape or dtype; names every such leaf.
     """
     named = _named(like, prefix)
-    ours = {name: array for name, array in arrays.items() if _is_under(name, prefix)}
+    # `env.x` and `env[0]` are below `env`, `env2.x` is not.
+    is_ours = lambda name: prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
+    ours = {name: array for name, array in arrays.items() if is_ours(name)}
     if problems := Expected({name: _header(leaf) for name, leaf in named.items()}).problems(headers_of(ours)):
         raise CheckpointError("the checkpoint does not fit this program's state: " + "; ".join(problems))
     leaves = [_array_to_leaf(leaf, arrays[name]) for name, leaf in named.items()]
@@ -43,11 +45,6 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
 def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """Return the arrays whose names begin with `prefix`, without it."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def _is_under(name: str, prefix: str) -> bool:
-    """Return whether `name` is a leaf below `prefix`: `env.x` and `env[0]` are below `env`, `env2.x` is not."""
-    return prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
 
 
 def _named(tree: Any, prefix: str) -> dict[str, Any]:

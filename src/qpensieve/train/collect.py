@@ -17,7 +17,7 @@ from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
 from qpensieve.learning.streams import LaneNoise, Purpose, generator
 from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
-from qpensieve.replay.layout import RowLayout, layout_of
+from qpensieve.replay.layout import layout_of
 from qpensieve.types import Behaviour, Explorer, Parameters
 
 
@@ -69,13 +69,6 @@ class Collected:
     lam: Float32[np.ndarray, "lane K d"]
     episodes: Int64[np.ndarray, "lane K"]
     done: Bool[np.ndarray, "lane K"]
-
-    @classmethod
-    def empty(cls, num_lanes: int, block: int, layout: RowLayout) -> "Collected":
-        """Make space for a block."""
-        steps = (num_lanes, block)
-        rows, lam = np.empty((*steps, layout.width), np.float32), np.empty((*steps, layout.num_objectives), np.float32)
-        return cls(rows, lam, np.empty(steps, np.int64), np.empty(steps, bool))
 
 
 class Collector:
@@ -149,7 +142,10 @@ class Collector:
             self.restore(self._boundary)
         self._is_halfway = True
         noise = self._noise.draw(number, is_random=policy is None)
-        block = Collected.empty(len(self._seeds), self._block, self._layout)
+        steps, layout = (len(self._seeds), self._block), self._layout
+        empty = lambda width: np.empty((*steps, width), np.float32)
+        rows, lam = empty(layout.width), empty(layout.num_objectives)
+        block = Collected(rows, lam, episodes=np.empty(steps, np.int64), done=np.empty(steps, bool))
         lanes, preferences, decode = self.lanes, self._preferences, self._acting.decode
         by_agent = lambda x: x.reshape(-1, self._lanes_per_agent, *x.shape[1:])
         asked, draws = by_agent(preferences), by_agent(noise)
@@ -160,7 +156,7 @@ class Collector:
             if policy is not None:
                 action = policy.explore(by_agent(obs), asked, draws[:, :, k], first_step + k).reshape(len(obs), -1)
             step = lanes.step(decode(action))
-            self._layout.pack(block.rows[:, k], obs, action, step)
+            layout.pack(block.rows[:, k], obs, action, step)
             block.done[:, k] = done = step.done
             if np.count_nonzero(done):
                 ended = np.flatnonzero(done)
