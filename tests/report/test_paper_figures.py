@@ -65,11 +65,6 @@ class TestCurves:
         band = figure.axes[0].collections[0].get_paths()[0].vertices
         assert (np.asarray(band)[:, 1].min(), np.asarray(band)[:, 1].max()) == (1.0, 7.0)
 
-    def test_of_one_evaluation_are_points(self):
-        figure = figures.draw_curves({"DST2d": {"mosac": Curve(self.steps[:1], self.values[:1])}}, "HV")
-        (line,) = figure.axes[0].get_lines()
-        assert line.get_marker() == "o"
-
     def test_that_end_early_say_where(self):
         partial = Curve(self.steps, self.values, goal=1_500_000)
         whole = Curve(self.steps, self.values, goal=300_000)
