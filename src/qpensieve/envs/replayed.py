@@ -72,9 +72,12 @@ class ReplayedSimulator(ABC):
         numbers, size = self.numbers[lanes], self.spec.obs_size
         table = self.play(numbers, actions)
         self._obs[numbers], lengths = table[:, :size], self._lengths[numbers]
-        if lengths.max() == self._actions.shape[1]:
+        try:
+            self._actions[numbers, lengths] = actions
+        except IndexError:  # an episode is longer than any before; to ask first would cost 3 us a step
             self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
-        self._actions[numbers, lengths], self._lengths[numbers] = actions, lengths + 1
+            self._actions[numbers, lengths] = actions
+        self._lengths[numbers] = lengths + 1
         return table[:, size:-2].copy(), table[:, -2] > 0.0, table[:, -1] > 0.0
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
