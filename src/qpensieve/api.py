@@ -22,7 +22,7 @@ from qpensieve.config import RunConfig, default_config
 from qpensieve.console import Progress, Workload
 from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
-from qpensieve.envs.episodes import FULL_EPISODES
+from qpensieve.envs.base import FULL_EPISODES
 from qpensieve.errors import UserError
 from qpensieve.front import Axis, Bound, Choice, Front, measure
 from qpensieve.keywords import Keywords

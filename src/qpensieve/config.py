@@ -11,7 +11,7 @@ from qpensieve.algos.mosac import ENDS
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
-from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS
+from qpensieve.envs.base import FULL_EPISODES, MAX_EVAL_STEPS
 from qpensieve.errors import UntrustedError, UserError
 from qpensieve.methods import METHODS, Method, get_method, make_algorithm
 from qpensieve.records.files import interpreting, parse, read_bytes, write_json

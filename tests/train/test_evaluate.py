@@ -9,7 +9,7 @@ import pytest
 
 from qpensieve.config import default_config, override
 from qpensieve.envs import DOMAINS
-from qpensieve.envs.episodes import SHORT_EPISODES
+from qpensieve.envs.base import SHORT_EPISODES
 from qpensieve.preferences import check_preference, test_table
 from qpensieve.train import evaluate as evaluation
 from qpensieve.train.evaluate import curve_preferences, evaluate, foreign_lanes, protocols

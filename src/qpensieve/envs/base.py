@@ -8,7 +8,7 @@ and a saved state needs no generator: the counters are enough.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
@@ -37,6 +37,12 @@ LANE_SEED_LIMIT = 2**63
 
 SIMULATOR_PREFIX = "simulator/"
 """Prefix of the names of the simulator's arrays in a saved state."""
+
+SHORT_EPISODES, FULL_EPISODES = 2, 10
+"""Episodes per preference of periodic evaluations and of the full protocol."""
+MAX_EVAL_STEPS = 10_000
+"""Steps after which an evaluation no longer waits for the end of an episode; episodes of the ten domains have at most
+2000."""
 
 
 class Lanes:
@@ -290,6 +296,34 @@ class Lanes:
         full_terminated, full_truncated = np.zeros((2, self.num_lanes), bool)
         full_reward[lanes], full_terminated[lanes], full_truncated[lanes] = reward, terminated, truncated
         return Step(obs, full_reward, full_terminated, full_truncated, last_obs)
+
+
+def play(
+    lanes: Lanes,
+    act: Callable[[Float[np.ndarray, "n obs"]], Float[np.ndarray, "n act"]],
+    max_steps: int = MAX_EVAL_STEPS,
+) -> Float64[np.ndarray, "n d"]:
+    """Undiscounted return of the next episode of every lane; a return so far, with a warning, where it does not end.
+
+    Args:
+        lanes: Lanes that rest at the end of an episode (`autoreset=False`).
+        act: Observations -> actions.
+        max_steps: The limit.
+    """
+    obs, total = lanes.reset(), np.zeros((lanes.num_lanes, lanes.spec.num_objectives))
+    for _ in range(max_steps):
+        step = lanes.step(act(obs))
+        total += step.reward
+        obs = step.obs
+        if not lanes.running.any():
+            return total
+    # The same words every time, so that Python shows them once.
+    warnings.warn(
+        f"{lanes.spec.id}: an episode of an evaluation did not end within {max_steps} steps, so its return so far "
+        "counts; give the environment a time limit (gymnasium.wrappers.TimeLimit) or set max_eval_steps",
+        stacklevel=2,
+    )
+    return total
 
 
 def _is_surely_finite(values: np.ndarray) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from qpensieve import machine
 from qpensieve.config import RunConfig, spec_of
 from qpensieve.envs import find_domain
-from qpensieve.envs.episodes import SHORT_EPISODES
+from qpensieve.envs.base import SHORT_EPISODES
 from qpensieve.preferences import test_table
 
 UNKNOWN_STEP_US = 250.0

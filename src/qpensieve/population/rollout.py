@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.envs.base import Lanes, State
-from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
+from qpensieve.envs.base import MAX_EVAL_STEPS, Lanes, State, play
 from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.population.members import OBS_CLIP, KeptPolicy, MemberPolicy
 from qpensieve.population.ppo import Moments, Place, PpoConfig, Rollout

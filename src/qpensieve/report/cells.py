@@ -16,7 +16,7 @@ from jaxtyping import Float64, Int64
 from qpensieve import metrics
 from qpensieve.compatibility import LEARNING, differences
 from qpensieve.console import format_count
-from qpensieve.envs.episodes import FULL_EPISODES
+from qpensieve.envs.base import FULL_EPISODES
 from qpensieve.envs.registry import find_domain
 from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike, test_table

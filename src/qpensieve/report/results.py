@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.envs.base import FULL_EPISODES
 from qpensieve.envs.deep_sea import ExactFront
-from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.errors import UserError, make_folder
 from qpensieve.preferences import test_table

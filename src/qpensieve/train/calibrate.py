@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int64
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, Progress, Workload
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.envs.episodes import play
+from qpensieve.envs.base import play
 from qpensieve.errors import UserError
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.machine import available_cores

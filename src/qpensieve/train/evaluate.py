@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.envs import EnvSource, LaneOptions, find_domain, make_lanes
-from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
+from qpensieve.envs.base import MAX_EVAL_STEPS, play
 from qpensieve.learning.predictor import Act
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.preferences import test_table

@@ -10,7 +10,7 @@ from qpensieve.callbacks.group import Callbacks
 from qpensieve.callbacks.protocol import Evaluation, Metrics, Training, evaluation_metrics, training_metrics
 from qpensieve.config import RunConfig
 from qpensieve.console import EVALUATING, LEARNING, RANDOM, Progress
-from qpensieve.envs.episodes import SHORT_EPISODES
+from qpensieve.envs.base import SHORT_EPISODES
 from qpensieve.machine import keep_compiled
 from qpensieve.records import folder
 from qpensieve.records.files import interpreting

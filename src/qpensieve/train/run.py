@@ -17,7 +17,7 @@ from qpensieve.callbacks.loggers import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Progress, Workload, format_count
 from qpensieve.envs import code_of
-from qpensieve.envs.episodes import SHORT_EPISODES
+from qpensieve.envs.base import SHORT_EPISODES
 from qpensieve.errors import FileInTheWayError, UserError, make_folder
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError

@@ -17,7 +17,7 @@ from jaxtyping import Float64
 from PIL import Image, ImageDraw, ImageFont
 
 from qpensieve.console import Progress, Workload, format_number
-from qpensieve.envs.episodes import MAX_EVAL_STEPS
+from qpensieve.envs.base import MAX_EVAL_STEPS
 from qpensieve.errors import EnvError, MissingFileError, MissingPackageError, UserError, UserFileError, file_errors
 from qpensieve.records.files import TEMPORARY, write_file
 from qpensieve.train.session import Predictor

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import numpy as np
 
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
-from qpensieve.envs.episodes import MAX_EVAL_STEPS
+from qpensieve.envs.base import MAX_EVAL_STEPS
 from qpensieve.envs.mujoco import MujocoSimulator
 from qpensieve.envs.scenery import Pushable, Scenic, Shape
 from qpensieve.errors import EnvError
