@@ -10,7 +10,7 @@ from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population.members import MemberPolicy
 from qpensieve.population.ppo import Moments, Place, PpoConfig, standard
-from qpensieve.population.rollout import Fitness, RolloutCollector, lane_seeds
+from qpensieve.population.rollout import RolloutCollector, lane_seeds
 
 CFG = PpoConfig(num_lanes=3, rollout_steps=60, minibatches=4, hidden=8, discount=0.9)
 PLACES = [Place(seed=5, task=0), Place(seed=5, task=1), Place(seed=9, task=0)]
@@ -108,6 +108,5 @@ def test_noise_differs_between_members_iterations_and_seeds():
 
 def test_episodes_of_fitness_differ_between_seeds_tasks_iterations_and_episodes():
     places = tuple(Place(seed, task) for seed in range(2) for task in range(3))
-    fitness = Fitness("DST2d", places, 3, num_threads=None)
-    seeds = [seed for number in range(3) for seed in fitness.lane_seeds(number)]
+    seeds = [seed for number in range(3) for seed in lane_seeds(places, 3, Purpose.FITNESS, number)]
     assert len(set(seeds)) == len(seeds) == 54

@@ -20,12 +20,12 @@ REWARD_CLIP = 10.0
 """Normalised rewards are clipped to plus or minus this."""
 
 
-def lane_seeds(places: Sequence[Place], num_lanes: int) -> list[int]:
-    """Return the seed of every lane, member by member."""
+def lane_seeds(
+    places: Sequence[Place], num_lanes: int, purpose: Purpose = Purpose.ROLLOUT_LANE, *numbers: int
+) -> list[int]:
+    """Return the seed of every lane, member by member; other `numbers` give other seeds."""
     return [
-        derived_seed(place.seed, Purpose.ROLLOUT_LANE, place.task, lane)
-        for place in places
-        for lane in range(num_lanes)
+        derived_seed(place.seed, purpose, place.task, *numbers, lane) for place in places for lane in range(num_lanes)
     ]
 
 
@@ -151,18 +151,10 @@ class Fitness:
             number: Number of iterations they have trained for; every number has its own start states.
         """
         lanes, shape = self.lanes, (len(self._places), self._episodes)
-        lanes.reseed(self.lane_seeds(number))
+        lanes.reseed(lane_seeds(self._places, self._episodes, Purpose.FITNESS, number))
         act = lambda obs: policy.exploit(obs.reshape(*shape, -1)).reshape(lanes.num_lanes, -1)
         total = play(lanes, act, self._max_steps)
         return total.reshape(*shape, -1).mean(axis=1), lanes.elapsed.reshape(shape).sum(axis=1)
-
-    def lane_seeds(self, number: int) -> list[int]:
-        """Return the seed of every lane, member by member."""
-        return [
-            derived_seed(place.seed, Purpose.FITNESS, place.task, number, episode)
-            for place in self._places
-            for episode in range(self._episodes)
-        ]
 
     def close(self) -> None:
         self.lanes.close()
