@@ -92,20 +92,17 @@ class RemoteCollector:
 
     Args:
         domain: The domain of the lanes.
-        seeds: Seed of each of its lanes.
-        first_lane: Number of the first lane.
+        seeds: Number of each of its lanes -> its seed.
         block: Steps of a block.
         behaviour: How to act.
         memory: Holds the parameters of all agents.
     """
 
-    def __init__(  # noqa: PLR0913 (it cannot ask for more later)
-        self, domain: str, seeds: list[int], first_lane: int, block: int, behaviour: Behaviour, memory: SharedMemory
-    ):
-        lanes = make_lanes(domain, len(seeds), seeds, LaneOptions(num_threads=1, first_lane=first_lane))
-        self._collector, self._memory = Collector(lanes, seeds, block, behaviour), memory
-        first, end = (lane // behaviour.num_lanes for lane in (first_lane, first_lane + len(seeds)))
-        self._agents = slice(first, end)
+    def __init__(self, domain: str, seeds: dict[int, int], block: int, behaviour: Behaviour, memory: SharedMemory):
+        first, of_lanes = min(seeds), list(seeds.values())
+        lanes = make_lanes(domain, len(of_lanes), of_lanes, LaneOptions(num_threads=1, first_lane=first))
+        self._collector, self._memory = Collector(lanes, of_lanes, block, behaviour), memory
+        self._agents = slice(first // behaviour.num_lanes, (first + len(seeds)) // behaviour.num_lanes)
 
     def start(self) -> bytes:
         """Begin the first episodes."""
@@ -217,7 +214,8 @@ class CollectionWorkers(_Workers):
 
     def _start_worker(self, first: int, end: int) -> RemoteObject:
         title = f"{self._domain}: the process that steps lanes {first} to {end - 1}"
-        given = (self._domain, self._seeds[first:end], first, self._block, self._behaviour, self._memory)
+        seeds = {lane: self._seeds[lane] for lane in range(first, end)}
+        given = (self._domain, seeds, self._block, self._behaviour, self._memory)
         return RemoteObject(title, RemoteCollector, given, self._memory)
 
     def _finish_launch(self) -> None:
