@@ -274,9 +274,10 @@ def small_table(sheet: Sheet, left_out: LeftOut) -> str:
             marks = [", ".join([text, *one.marks]) for text, one in zip(printed, shown, strict=True)]
             lines.append(f"| {row} | {name} | {' | '.join(marks)} |")
     names = _without_run(sheet, rows, columns, left_out)
-    notes = [f"Without a run yet: {', '.join(names)}."] if names else []
-    notes += [f"{' '.join(place)}: {' '.join(reasons)}" for place, reasons in left_out.items()]
-    return "\n".join([*lines, "", "Mean ± standard deviation over seeds; in brackets what the paper prints.", *notes])
+    about = "Mean ± standard deviation over seeds; in brackets what the paper prints."
+    about += f" Without a run yet: {', '.join(names)}." if names else ""
+    notes = [f"{' '.join(place)}: {' '.join(reasons)}" for place, reasons in left_out.items()]
+    return "\n".join([*lines, "", about, *notes])
 
 
 def _without_run(sheet: Sheet, rows: Sequence[str], columns: Sequence[str], told: LeftOut) -> list[str]:
