@@ -154,7 +154,7 @@ class TestTrain:
         ("name", "said"),
         [
             ("run", "holds a run already: continue it with 'qpensieve resume"),
-            ("run/run", "a run must have a folder outside of other runs, but"),
+            ("run/run", "a run needs a folder outside of other runs, but"),
             ("parts/front.png/run", "must be a folder, but"),
             ("parts", "must not hold parts of another run, but it holds environment.json, metrics.jsonl, evaluations"),
         ],

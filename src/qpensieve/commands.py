@@ -75,7 +75,7 @@ def train(words: list[str]) -> None:
         raise UserError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
     holds = lambda one, *names: any((one / name).exists() for name in names)
     if others := [one for one in folder.parents if holds(one, CONFIG) and holds(one, PROVENANCE, CHECKPOINTS)]:
-        raise UserError(f"a run must have a folder outside of other runs, but {others[0]} is one: choose another --out")
+        raise UserError(f"a run needs a folder outside of other runs, but {others[0]} holds one: choose another --out")
     tip = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.output.quiet:
         _warn(f"preparing {config.domain}, {config.algo}: {configs.describe_schedule(config)}")
