@@ -29,7 +29,7 @@ NUMPY = (
     *("tests/learning/test_acting.py", "tests/watch/test_live.py"),
     *(
         f"tests/train/test_{name}.py"
-        for name in ("evaluate", "collect", "collection_workers", "exploration", "evaluation_workers", "blas")
+        for name in ("evaluate", "collect", "collection_workers", "exploration", "evaluation_workers")
     ),
 )
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
