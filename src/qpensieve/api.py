@@ -4,6 +4,7 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -179,8 +180,8 @@ class Agent:
         and PFA stop at the last whole iteration.
 
         Args:
-            total_timesteps: A whole number (1e5 too); whole blocks of the off-policy methods. Anything else is refused
-                and leaves the agent as it was.
+            total_timesteps: A whole number (1e5 too). Off-policy methods round it up to whole blocks, with a warning.
+                Anything else is refused and leaves the agent as it was.
             progress_bar: Show how far it is.
             callback: A function (step, metrics), an object with methods of `qpensieve.callbacks.Callback`, or a list of
                 them. Whoever returns False stops the training; what was learned is kept. No number depends on them.
@@ -207,14 +208,11 @@ class Agent:
         return self
 
     def _checked_steps(self, total: Number) -> int:
-        block = self.session.block
+        least = self.session.block if self.config.method.is_population else 1
         is_number = isinstance(total, int | float | np.integer | np.floating) and not isinstance(total, bool)
-        if not is_number or not block <= total <= sys.maxsize or total != int(total):
-            raise UserError(f"total_timesteps must be a whole number of at least {block}, one block; got {total!r}")
-        if not self.config.method.is_population and total % block:
-            nearest = round(total / block) * block
-            raise UserError(f"total_timesteps must be a multiple of block ({block}), got {total}; nearest: {nearest}")
-        return int(total)
+        if not is_number or not least <= total <= sys.maxsize or total != int(total):
+            raise UserError(f"total_timesteps must be a whole number of at least {least}, got {total!r}")
+        return configs.whole_blocks(self.config, int(total), partial(warnings.warn, stacklevel=4))
 
     def predict(  # noqa: PLR0913 (each has a name of its own in a call)
         self,

@@ -66,7 +66,8 @@ def train(words: list[str]) -> None:
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
     domain = _parse_train(words, algo, preset).run.domain
     arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
-    config = configs.scheduled(arguments.run)
+    steps = configs.whole_blocks(arguments.run, arguments.run.steps, _warn)
+    config = configs.scheduled(dataclasses.replace(arguments.run, steps=steps))
     configs.check(config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"

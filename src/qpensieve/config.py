@@ -1,7 +1,7 @@
 """Configuration of a run: typed and frozen, with checks and presets; written to JSON and read from it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -299,6 +299,16 @@ def lengthened(config: RunConfig, steps: int) -> RunConfig:
     whole = [name for name, share in SCHEDULE.items() if share.most is None and values.get(name)]
     whole = [name for name in whole if values[name] == SCHEDULE[name].value(config)]
     return scheduled(override(replace(config, steps=steps), dict.fromkeys(whole)))
+
+
+def whole_blocks(config: RunConfig, steps: int, warn: Callable[[str], None]) -> int:
+    """Return the steps of a run, rounded up to whole blocks if its method has a replay; `warn` gets a sentence then."""
+    if config.method.is_population or config.block < 1 or steps < 1:  # `check` refuses the last two
+        return steps
+    rounded = -(-steps // config.block) * config.block
+    if rounded != steps:
+        warn(f"{steps:,} steps are rounded up to {rounded:,}, whole blocks of {config.block}")
+    return rounded
 
 
 def describe_schedule(config: RunConfig) -> str:

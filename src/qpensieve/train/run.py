@@ -362,7 +362,7 @@ def resume(
     Args:
         path: The run folder.
         options: What the run shows and writes.
-        warn: Called with a message if something was lost.
+        warn: Called with a message if something was lost, or steps were rounded.
         trust: Whether the code that the configuration names may be imported.
         start_over: Begin from the start; whatever the run has reached is removed.
         changes: Settings that may change: `num_threads`, and `steps`, which may grow, and shrink to what is reached.
@@ -380,7 +380,7 @@ def resume(
             before = configs.scheduled(saved)
         if before != saved:
             configs.save(before, path / folder.CONFIG)
-        steps = changes.pop("steps", before.steps)
+        steps = configs.whole_blocks(before, changes.pop("steps", before.steps), warn)
         config = configs.lengthened(dataclasses.replace(before, **changes), steps)
         _check_steps(path, before, steps, start_over)
         run = Run(path, config, options)
