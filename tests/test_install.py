@@ -1,4 +1,4 @@
-"""The README's installation, in an empty environment: all ten domains run. What is missing without Box2D or pygame."""
+"""The README's installation in an empty environment runs all ten domains. Use without Box2D, pygame or fcntl."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ for name, domain in DOMAINS.items():
     except MissingPackageError as error:
         print(name, error)
 """
-WITHOUT = """
+BLOCKER = """
 import sys
 
 class Blocker:
@@ -41,6 +41,8 @@ class Blocker:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocker())
+"""
+WITHOUT_LANDER = """
 from qpensieve import cli
 from qpensieve.envs import DOMAINS, make_lanes
 
@@ -50,6 +52,12 @@ for more in ([], ["--seeds", "2", "--num-threads", "2"]):
         cli.main(["train", "LunarLander4d", "--preset", "quick", "--quiet", "--out", "runs", *more])
     except SystemExit as end:
         print("exit code", end.code)
+"""
+WITHOUT_FCNTL = """
+from qpensieve import cli, envs, metrics
+
+cli.main(["--help"])
+cli.main(["train", "DST2d"])
 """
 
 
@@ -91,7 +99,7 @@ def test_all_ten_domains_run_after_the_readmes_installation(tmp_path: Path):
 
 @pytest.mark.lander
 def test_without_landers_packages_the_rest_works_and_one_sentence_says_so(tmp_path: Path):
-    words = [sys.executable, "-c", WITHOUT, "Box2D"]
+    words = [sys.executable, "-c", BLOCKER + WITHOUT_LANDER, "Box2D"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     run, *ends = done.stdout.splitlines()
     assert run.split() == [name for name in DOMAINS if "LunarLander" not in name]
@@ -102,3 +110,12 @@ def test_without_landers_packages_the_rest_works_and_one_sentence_says_so(tmp_pa
     assert all("needs Box2D and pygame (No module named 'Box2D'" in line for line in said)
     assert all("pip install box2d pygame" in line for line in said)
     assert not any(tmp_path.iterdir())
+
+
+def test_without_fcntl_as_on_windows_one_sentence_names_the_systems(tmp_path: Path):
+    """Environments, metrics and the list of commands need no run folder and work."""
+    words = [sys.executable, "-c", BLOCKER + WITHOUT_FCNTL, "fcntl"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.partition(" ")[0]) == (1, "usage:")
+    (said,) = done.stderr.splitlines()
+    assert "qpensieve needs Linux, macOS or WSL" in said

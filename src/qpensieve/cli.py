@@ -13,8 +13,7 @@ from typing import NoReturn, TextIO
 
 import qpensieve
 from qpensieve import console
-from qpensieve.callbacks import StopTraining
-from qpensieve.errors import ShownError, UserError, is_refusal
+from qpensieve.errors import ShownError, StopTraining, UserError, is_refusal
 from qpensieve.train.interrupts import termination
 
 COMMANDS: dict[str, tuple[str, str]] = {

@@ -1,4 +1,4 @@
-"""Errors that a user can mend. All others are bugs."""
+"""Errors that a user can mend, and the wish to stop. All others are bugs."""
 
 import errno
 import os
@@ -8,6 +8,10 @@ from contextlib import contextmanager
 REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 """Errors of the system that no code causes: a full, read-only or broken disk."""
 PERMISSIONS = {errno.EACCES, errno.EPERM}
+
+
+class StopTraining(Exception):  # noqa: N818 (not an error: the user wants it)
+    """Raised by a callback to stop the training; what was learned is kept."""
 
 
 class ShownError(Exception):

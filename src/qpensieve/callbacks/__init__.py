@@ -15,9 +15,9 @@ from qpensieve.callbacks.protocol import (
     CallbackError,
     Evaluation,
     Metrics,
-    StopTraining,
     Training,
 )
+from qpensieve.errors import StopTraining
 
 __all__ = [
     "Callback",

@@ -9,8 +9,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from qpensieve.callbacks.protocol import CallbackError, End, Evaluation, Metrics, StopTraining, Training
-from qpensieve.errors import UserError
+from qpensieve.callbacks.protocol import CallbackError, End, Evaluation, Metrics, Training
+from qpensieve.errors import StopTraining, UserError
 from qpensieve.importing import place_of, working_folder
 
 Hook = Literal["on_start", "on_step", "on_metrics", "on_evaluation", "on_end"]

@@ -20,10 +20,6 @@ SHORT_NAMES = {"ut": "UT", "hv": "HV"}
 """Scores whose name people write in capitals."""
 
 
-class StopTraining(Exception):  # noqa: N818 (not an error: the user wants it)
-    """Raised by a callback to stop the training; what was learned is kept."""
-
-
 class CallbackError(ShownError, RuntimeError):
     """A callback raised an error, which is the cause; the message names the callback, its method and the step."""
 

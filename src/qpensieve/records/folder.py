@@ -8,7 +8,6 @@ locks do not reach other machines, two processes may both get it. So the lock fi
 process that is no longer the owner stops before its next save.
 """
 
-import fcntl
 import json
 import os
 import platform
@@ -18,7 +17,20 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from qpensieve.errors import FileInTheWayError, MissingFileError, ShownError, UserFileError, file_errors
+from qpensieve.errors import (
+    FileInTheWayError,
+    MissingFileError,
+    MissingPackageError,
+    ShownError,
+    UserFileError,
+    file_errors,
+)
+
+try:
+    import fcntl
+except ModuleNotFoundError as error:
+    message = "qpensieve needs Linux, macOS or WSL: this Python has no fcntl, which locks run folders"
+    raise MissingPackageError(message) from error
 
 CONFIG = "config.json"
 """The configuration of the run."""
