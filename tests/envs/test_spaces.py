@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 
-from qpensieve.envs.gym_lanes import describe
+from qpensieve.envs.gym_lanes import MO_OBJECTIVES, describe
 from qpensieve.types import ActionBox, EnvSpec, Indices
 from tests.envs import foreign
 
@@ -33,6 +33,33 @@ def test_without_a_reward_space_one_step_counts_the_objectives():
         describe(foreign.ScalarReward(), "mine")
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.*out of date:DeprecationWarning", "ignore:.*precision lowered by casting:UserWarning"
+)
+def test_robots_of_mo_gymnasium_have_a_name_for_each_objective():
+    for needed in ("mo_gymnasium", "imageio"):
+        pytest.importorskip(needed, reason="pip install 'qpensieve[mo]'")
+    seen = set()
+    for gym_id in [known for known in gymnasium.registry if known.startswith(tuple(MO_OBJECTIVES))]:
+        env = gymnasium.make(gym_id, disable_env_checker=True)
+        names, value = MO_OBJECTIVES["-".join(gym_id.split("-")[:2])]
+        (d,) = env.get_wrapper_attr("reward_space").shape
+        spec = describe(env, "mine")
+        assert (spec.objectives, spec.reference) == (names[:d], None if value is None else (value,) * d), gym_id
+        assert d == len(names) - ("cost_objective" in gymnasium.spec(gym_id).kwargs), gym_id
+        seen.add(names)
+        env.close()
+    assert len(seen) == len({names for names, _ in MO_OBJECTIVES.values()})
+
+
+def test_an_environment_or_a_wrapper_may_name_the_objectives():
+    assert describe(changed("objectives", ["speed", "comfort"]), "mine").objectives == ("speed", "comfort")
+    assert describe(changed("objectives", {"x", "y", "time"}), "mine").objectives == ("x", "y")  # no order: not names
+    wrapped = gymnasium.Wrapper(foreign.NoRewardSpace())
+    wrapped.objectives = ("a", "b", "c")  # pyright: ignore[reportAttributeAccessIssue]
+    assert describe(wrapped, "mine").objectives == ("a", "b", "c")
+
+
 SPACE, BOX = "action_space", "mine: action space must be a continuous Box .*, or Discrete, got "
 
 
@@ -48,6 +75,7 @@ SPACE, BOX = "action_space", "mine: action space must be a continuous Box .*, or
         ("observation_space", Box(0, 255, (100, 100, 3), np.uint8), r"20,000 numbers, got 30,000 .*\(100, 100, 3\)"),
         ("observation_space", Dict({"position": Box(-1.0, 1.0, (2,))}), r"observation space must be .*, got Dict\("),
         *(("metadata", {"objectives": n}, "2 different names") for n in (("one",), ("x", "x"), "xy", ("x", "y", "z"))),
+        *(("objectives", n, "2 different names, got") for n in (["one"], ["x", "x"], "xy", [1, 2])),
         ("metadata", {"reference_point": (0, 0, 0)}, r"reference_point'\] must be 2 finite numbers, got"),
         ("metadata", {"reference_point": (0.0, float("nan"))}, r"must be 2 finite numbers, got \(0.0, nan\)"),
     ],

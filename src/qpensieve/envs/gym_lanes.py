@@ -25,6 +25,20 @@ STEP = ("observation", "reward", "terminated", "truncated", "info")
 """What an environment returns."""
 MAX_OBSERVED = 20_000
 """Most numbers of an observation."""
+MO_OBJECTIVES: dict[str, tuple[tuple[str, ...], float | None]] = {
+    "mo-hopper": (("velocity", "height", "energy"), -100.0),
+    "mo-halfcheetah": (("velocity", "energy"), -100.0),
+    "mo-walker2d": (("velocity", "energy"), -100.0),
+    "mo-ant": (("x_velocity", "y_velocity", "energy"), -100.0),
+    "mo-swimmer": (("velocity", "energy"), None),
+    "mo-humanoid": (("velocity", "energy"), None),
+    "mo-reacher": (("target_1", "target_2", "target_3", "target_4"), -50.0),
+}
+"""Beginning of an id of MO-Gymnasium -> its objectives, and the reference point's value for each of them.
+
+Names are those of MO-Gymnasium's documentation; a version with fewer objectives has the first names. Reference points
+are those of morl-baselines' examples (walker2d and reacher: of experiments built on them); None: none is known.
+"""
 
 
 def make_simulator(
@@ -166,21 +180,40 @@ def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
     """What qpensieve needs to know of `env`, from its spaces and `metadata`; ValueError if it cannot be used.
 
     The number of objectives is the length of `reward_space` if there is one, else of the reward of one trial step.
-    `metadata["objectives"]` names the objectives, `metadata["reference_point"]` sets the hypervolume's reference.
+    A list or tuple `objectives`, or else `metadata["objectives"]`, names the objectives; `metadata["reference_point"]`
+    sets the hypervolume's reference. `MO_OBJECTIVES` knows both for robots of MO-Gymnasium.
     """
     observations, actions = _observations(env, source_name), _actions(env, source_name)
     spec = EnvSpec(id=source_name, objectives=(), reference=None, max_steps=None, **observations, **actions)
-    d, given, point = _num_objectives(env, spec), env.metadata.get("objectives"), env.metadata.get("reference_point")
-    names = tuple(f"objective {i + 1}" for i in range(d))
+    d = _num_objectives(env, spec)
+    names, point = _known_objectives(env, d)
+    given = _attribute(env, "objectives")
+    if not isinstance(given, Sequence):
+        given = env.metadata.get("objectives")
     if given is not None:
-        names = () if isinstance(given, str) else tuple(map(str, given))
-        if len(names) != d or len(set(names)) != d:
-            raise UserError(f"{source_name}: metadata['objectives'] must be {d} different names, got {given!r}")
+        names = () if isinstance(given, str) else tuple(given)
+        if not all(isinstance(name, str) for name in names) or len(names) != d or len(set(names)) != d:
+            raise UserError(f"{source_name}: objectives must be {d} different names, got {given!r}")
+    point = env.metadata.get("reference_point", point)
     if point is not None:
         point = tuple(map(float, point))
         if len(point) != d or not np.isfinite(point).all():
             raise UserError(f"{source_name}: metadata['reference_point'] must be {d} finite numbers, got {point}")
     return replace(spec, objectives=names, reference=point)
+
+
+def _known_objectives(env: gymnasium.Env, d: int) -> tuple[tuple[str, ...], tuple[float, ...] | None]:
+    """Return the names and the reference point of an id of `MO_OBJECTIVES`; else numbers as names, and no point."""
+    robot = "-".join(env.spec.id.split("-")[:2]) if env.spec else ""
+    names, value = MO_OBJECTIVES.get(robot, ((), None))
+    if d > len(names):
+        return tuple(f"objective {i + 1}" for i in range(d)), None
+    return names[:d], None if value is None else (value,) * d
+
+
+def _attribute(env: gymnasium.Env, name: str) -> Any:
+    """Return an attribute of the environment or of one of its wrappers; None if there is none."""
+    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
 
 
 def _observations(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
@@ -231,7 +264,7 @@ def _action_box(space: Any, source_name: str) -> ActionBox:
 
 
 def _num_objectives(env: gymnasium.Env, spec: EnvSpec) -> int:
-    space = env.get_wrapper_attr("reward_space") if env.has_wrapper_attr("reward_space") else None
+    space = _attribute(env, "reward_space")
     shape = _trial_reward(env, spec).shape if space is None else space.shape
     if len(shape) == 1 and shape[0] > 0:
         return shape[0]
