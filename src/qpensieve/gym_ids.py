@@ -49,6 +49,7 @@ def register() -> None:
         gymnasium.register(
             gym_id(name),
             entry_point="qpensieve.envs.gym_env:LaneEnv",
+            vector_entry_point="qpensieve.envs.gym_env:LaneVectorEnv",
             kwargs={"domain": name},
             disable_env_checker=True,
         )

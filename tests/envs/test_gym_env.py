@@ -8,7 +8,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from qpensieve.envs import DOMAINS, get_domain, make_lanes
+from qpensieve.envs.deep_sea import FRONT
 from qpensieve.envs.gym_env import LaneEnv
+from qpensieve.metrics import non_dominated
 
 IDS = [domain.gym_id for domain in DOMAINS.values()]
 
@@ -126,3 +128,57 @@ def test_a_seed_is_followed_by_other_episodes_and_starts_again_when_given_again(
         LaneEnv("DeepSeaTreasure")
     unseeded = [gymnasium.make("qpensieve/Hopper2d-v0").reset()[0] for _ in range(2)]
     assert len(np.unique([first, second, *unseeded], axis=0)) == 4
+
+
+@pytest.mark.parametrize("domain", ["DST2d", "LunarLander5d", "Hopper3d", "Ant3d"])
+def test_a_vector_environment_steps_single_environments_with_consecutive_seeds(domain: str):
+    gym_id, num, limit = get_domain(domain).gym_id, 3, 9
+    vector = gymnasium.make_vec(gym_id, num, max_episode_steps=limit, render_mode="rgb_array")
+    singles = [gymnasium.make(gym_id, max_episode_steps=limit) for _ in range(num)]
+    vector.action_space.seed(0)
+    obs, ended = vector.reset(seed=21)[0], [False] * num
+    np.testing.assert_array_equal(obs, [env.reset(seed=21 + i)[0] for i, env in enumerate(singles)])
+    for _ in range(3 * limit):
+        actions = vector.action_space.sample()
+        found = [
+            (env.reset()[0], np.zeros(vector.reward_dim), False, False) if is_over else env.step(action)[:4]  # pyright: ignore
+            for env, action, is_over in zip(singles, actions, ended, strict=True)  # pyright: ignore
+        ]
+        obs, reward, terminated, truncated, infos = vector.step(actions)
+        wanted = [np.array(column) for column in zip(*found, strict=True)]
+        wanted[3] &= ~wanted[2]  # Gymnasium's time limit also truncates an episode that terminates on its last step
+        for ours, theirs in zip((obs, reward, terminated, truncated), wanted, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        ended = terminated | truncated
+        assert vector.observation_space.contains(obs)
+        assert infos == {}
+    assert len(vector.render() or ()) == num
+    vector.close()
+
+
+def test_a_vector_environment_follows_gymnasiums_conventions():
+    vector = gymnasium.make_vec(gymnasium.make("qpensieve/DST2d-v0").spec, num_envs=2)  # pyright: ignore
+    assert vector.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.NEXT_STEP
+    assert vector.metadata["objectives"] == ("treasure", "time")
+    assert (vector.reward_space.shape, vector.action_space.shape) == ((2,), (2, 2))  # pyright: ignore
+    with pytest.raises(RuntimeError, match="call reset"):
+        vector.step(np.zeros((2, 2), np.float32))
+    wrapped = pytest.importorskip("mo_gymnasium.wrappers.vector").MORecordEpisodeStatistics(vector)
+    wrapped.reset(seed=0)
+    right, down = np.array([[0.0, 1.0], [0.75, 0.25]], np.float32)
+    ends = [wrapped.step(np.array([down, right]))[4] for _ in range(5)]
+    returns = [info["episode"]["r"][0].tolist() for info in ends if info]
+    assert returns == [pytest.approx([0.7, -2.0])] * len(returns)
+    assert len(returns) == 2
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.9, 0.5])
+def test_the_front_of_dst2d_is_known_for_every_discount(gamma: float):
+    env = gymnasium.make("qpensieve/DST2d-v0").unwrapped
+    front = np.array(env.pareto_front(gamma))  # pyright: ignore[reportAttributeAccessIssue]
+    ends = [(value * gamma ** (-time - 1), -sum(gamma**t for t in range(int(-time)))) for value, time in FRONT.points]
+    np.testing.assert_allclose(front, non_dominated(ends))
+    assert len(front) == {1.0: 8, 0.9: 4, 0.5: 2}[gamma]
+    assert not hasattr(gymnasium.make("qpensieve/Hopper2d-v0").unwrapped, "pareto_front")
+    with pytest.raises(ValueError, match=r"gamma must be above 0 and at most 1, got 1\.5"):
+        env.pareto_front(1.5)  # pyright: ignore[reportAttributeAccessIssue]

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from qpensieve import metrics
 from qpensieve.envs.scenery import PlaneScene, Pose, Shape
 from qpensieve.envs.simulator import Index, State, Streams
+from qpensieve.errors import UserError
 from qpensieve.types import EnvSpec
 
 SIZE = 11
@@ -84,6 +85,13 @@ class ExactFront:
             best_single=metrics.best_single(self.points, preferences),
             hypervolume=metrics.hypervolume(self.points, reference),
         )
+
+    def discounted(self, gamma: float) -> list[Float64[np.ndarray, " d"]]:
+        """Return the front of discounted returns: each treasure is paid at the last of its fewest steps."""
+        if not 0.0 < gamma <= 1.0:
+            raise UserError(f"gamma must be above 0 and at most 1, got {gamma}")
+        ends = [(value * gamma ** (-time - 1), -(gamma ** np.arange(-time)).sum()) for value, time in self.points]
+        return list(metrics.non_dominated(ends))
 
 
 _FRONT = ((0.7, -2), (8.2, -3), (11.5, -4), (15.1, -5), (16.1, -6), (20.3, -8), (22.4, -10), (23.7, -11))

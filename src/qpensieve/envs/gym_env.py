@@ -1,11 +1,12 @@
-"""The ten domains as Gymnasium environments: a thin shell over one lane."""
+"""The ten domains as Gymnasium environments and vector environments: thin shells over lanes."""
 
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec as GymSpec
-from jaxtyping import Float
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Bool, Float
 
 from qpensieve.envs.registry import get_domain, make_lanes
 from qpensieve.envs.simulator import LaneOptions
@@ -47,6 +48,9 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (spec.action_size,), np.float32)
         self.reward_space = gymnasium.spaces.Box(-np.inf, np.inf, (spec.num_objectives,), np.float32)
         self.reward_dim = spec.num_objectives
+        if row.exact is not None:
+            self.pareto_front = row.exact.discounted
+            """Front of returns discounted by `gamma`, as MO-Gymnasium's; absent where the front is not known."""
 
     @property
     def spec(self) -> GymSpec | None:
@@ -90,3 +94,71 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def close(self) -> None:
         self._lane.close()
+
+
+class LaneVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Many lanes of a domain, stepped together, with Gymnasium's vector interface and vector rewards.
+
+    Environment i after `reset(seed=s)` is a `LaneEnv` after `reset(seed=s + i)`. The step after the end of its episode
+    ignores its action, pays nothing and starts its next episode (`AutoresetMode.NEXT_STEP`).
+
+    Args:
+        domain: Name of the domain.
+        num_envs: Number of environments.
+        render_mode: None or "rgb_array".
+        contact_forces: Ant only: append the contact forces to the observation.
+        max_episode_steps: A time limit below the domain's own.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        contact_forces: bool = False,
+        max_episode_steps: int | None = None,
+    ):
+        single = LaneEnv(domain, render_mode, contact_forces)
+        single.close()
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.metadata = {**single.metadata, "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}
+        self.single_observation_space, self.single_action_space = single.observation_space, single.action_space
+        self.observation_space = batch_space(single.observation_space, num_envs)
+        self.action_space = batch_space(single.action_space, num_envs)
+        self.reward_space, self.reward_dim = single.reward_space, single.reward_dim
+        options = LaneOptions(autoreset=False, contact_forces=contact_forces)
+        self._lanes = make_lanes(domain, num_envs, 0, options)
+        self._limit = np.inf if max_episode_steps is None else max_episode_steps
+        self._is_seeded = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Float[np.ndarray, "n obs"], dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None or not self._is_seeded:
+            first = int(self.np_random.integers(2**31)) if seed is None else seed
+            self._lanes.reseed([first + i for i in range(self.num_envs)])
+            self._is_seeded = True
+        return self._lanes.reset(), {}
+
+    def step(
+        self, actions: Float[np.ndarray, "n act"]
+    ) -> tuple[
+        Float[np.ndarray, "n obs"],
+        Float[np.ndarray, "n d"],
+        Bool[np.ndarray, " n"],
+        Bool[np.ndarray, " n"],
+        dict[str, Any],
+    ]:
+        ended = ~self._lanes.running
+        step = self._lanes.step(actions)
+        cut = self._lanes.running & (self._lanes.elapsed >= self._limit)
+        self._lanes.rest(cut)
+        obs = self._lanes.reset(ended) if ended.any() else step.obs
+        return obs, step.reward.astype(np.float32), step.terminated, step.truncated | cut, {}
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        return None if self.render_mode is None else tuple(map(self._lanes.render, range(self.num_envs)))
+
+    def close_extras(self) -> None:
+        self._lanes.close()
