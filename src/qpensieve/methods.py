@@ -33,7 +33,7 @@ class Method:
         config: Its settings, a frozen dataclass whose defaults are the paper's.
         make: (settings, environment) -> algorithm; None: a population.
         paper: Domain id -> settings that the paper changes for that domain; None: it changes none.
-        robust: Settings that the preset `robust` changes: guards, and noise that finds more. None: it has none.
+        robust: Settings that the preset `robust` changes, besides `config.SCHEDULE`. None: the method lacks the preset.
         quick: Settings that the preset `quick` changes, in addition to those of every method (`config.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
         of_helper: Settings that are those of its helper alone; a run that changes one says so.
@@ -108,7 +108,7 @@ _TABLE = (
             **_QUICK_GUARDED,
             **{"num_preferences": 2, "snapshots_per_update": 1, "push_after": None, "push_period": None},
         },
-        robust={**_ROBUST, "num_preferences": 2, "snapshots_per_update": 1},
+        robust={**_ROBUST, "num_preferences": 2, "snapshots_per_update": 1, "memory_updates": None},
     ),
     Method(
         "mosac",
