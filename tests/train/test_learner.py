@@ -14,6 +14,7 @@ from qpensieve.algos import qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.config import default_config
 from qpensieve.envs.registry import spec_of
+from qpensieve.errors import UserError
 from qpensieve.learning.acting import GaussianPolicy
 from qpensieve.learning.interface import Transition
 from qpensieve.methods import METHODS, make_algorithm
@@ -67,6 +68,11 @@ def _trained(seeds: tuple[int, ...], num_blocks: int = 4) -> tuple[TrainState, A
     for i in range(num_blocks):
         state, flat, info = learner.learn(state, _block(seeds, block=1 + i))
     return state, flat, info
+
+
+def test_priorities_need_one_update_for_each_step():
+    with pytest.raises(UserError, match="updates_per_step must be 1 for methods with priorities, got 2"):
+        make_learner(make_algorithm("cnder", METHODS["cnder"].config(), SPEC), LAYOUT, CAPACITY, 2)
 
 
 def test_a_seed_does_not_depend_on_the_seeds_that_learn_with_it():

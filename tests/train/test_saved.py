@@ -124,7 +124,10 @@ def test_what_is_damaged_is_named_and_the_newest_that_can_be_read_taken(damage: 
     assert line.endswith("; policies of an earlier step are taken, 500")
     with pytest.raises(CheckpointError, match=rf"^checkpoint {newest} is damaged"):
         SavedPolicies(tmp_path).predictor(600)
-    (tmp_path / "parameters" / "step_000000500.npz").write_bytes(b"no")
+    kept = tmp_path / "parameters" / "step_000000500.npz"
+    kept.write_bytes(b"no")
+    with pytest.raises(CheckpointError, match=rf"^cannot read the parameters in {kept}: (?!cannot)"):
+        SavedPolicies(tmp_path).predictor(500)
     with pytest.raises(CheckpointError, match=rf"^checkpoint {newest} is damaged"):
         SavedPolicies(tmp_path).newest(said.append)
 

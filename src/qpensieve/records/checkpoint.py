@@ -2,10 +2,7 @@
 
 A run folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
 `parameters/step_000100000.npz` (all are kept) and the rows of the replay (`replay/log.py`). All of it is written
-whole or not at all (`files.py`).
-
-To resume: `load_latest`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `log.cut_log`,
-which remove what a killed run wrote after that checkpoint.
+whole or not at all (`files.py`). docs/architecture.md lists what a resumed run does with each file.
 """
 
 import errno
@@ -14,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,7 +37,8 @@ from qpensieve.records.files import (
 from qpensieve.records.folder import CHECKPOINTS, PARAMETERS
 
 FORMAT_VERSION = 1
-"""Increased with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""
+"""Increased when files, names of arrays or columns of the replay's rows change. `checksum` and `format_version` of
+`meta.json` stay."""
 ARRAYS, META = "arrays.npz", "meta.json"
 POLICY = "policy/"
 """Beginning of the names of the arrays that acting needs, in checkpoints and in files of parameters."""
@@ -281,9 +279,9 @@ def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> P
     return path
 
 
-def load_parameters(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays that `save_parameters` wrote; CheckpointError if the file is damaged."""
+def load_parameters(path: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """Read the arrays (None: all) that `save_parameters` wrote; CheckpointError if the file is damaged."""
     try:
-        return read_npz(path)
+        return read_npz(path, names)
     except (ValueError, OSError) as error:
         raise CheckpointError(f"cannot read the parameters in {path}: {error}") from error

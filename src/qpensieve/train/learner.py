@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int, Key
 
+from qpensieve.errors import UserError
 from qpensieve.learning.interface import (
     PEAK,
     Algorithm,
@@ -102,7 +103,8 @@ def make_learner(algorithm: Algorithm[object], layout: RowLayout, capacity: int,
     if isinstance(learning, UniformLearning):
         updates = _UniformUpdates(algorithm, learning, layout, updates_per_step)
     else:
-        assert updates_per_step == 1
+        if updates_per_step != 1:
+            raise UserError(f"updates_per_step must be 1 for methods with priorities, got {updates_per_step}")
         updates = _PrioritizedUpdates(algorithm, learning, layout)
     flat_actors = lambda state: jax.vmap(flatten)(algorithm.actor(state.agent))
 

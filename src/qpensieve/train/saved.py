@@ -26,7 +26,7 @@ from qpensieve.records import calibration as calibrations
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import POLICY, CheckpointError
-from qpensieve.records.files import read_npz, read_object, write_json
+from qpensieve.records.files import read_object, write_json
 from qpensieve.records.folder import refuse_links
 from qpensieve.records.trees import under
 from qpensieve.train.checkpointer import Checkpointer
@@ -114,7 +114,7 @@ class SavedPolicies:
             ValueError: There is no such step.
             CheckpointError: It cannot be read.
         """
-        arrays = self._read(step, lambda path: under(read_npz(path, self._names), POLICY), POLICY)
+        arrays = self._read(step, lambda path: under(checkpoint.load_parameters(path, self._names), POLICY), POLICY)
         return self._archive(arrays, step) if self._algorithm is None else self._agents(self._algorithm, arrays, step)
 
     def parameters(self, step: int) -> Arrays:
@@ -131,9 +131,9 @@ class SavedPolicies:
         if step in kept:
             try:
                 return read(kept[step])
-            except (ValueError, OSError, CheckpointError) as error:
+            except CheckpointError:
                 if step not in checkpoint.kept_steps(self.source):  # else its checkpoint has them too
-                    raise CheckpointError(f"cannot read the parameters in {kept[step]}: {error}") from error
+                    raise
         return under(checkpoint.load_step(self.source, step).arrays, prefix)
 
     @cached_property

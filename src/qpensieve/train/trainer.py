@@ -273,7 +273,7 @@ class Trainer(Session):
         check_finite(what, value, lambda row: self._name(len(value), row), self._pending.step)
 
     def _name(self, num_rows: int, row: int) -> str:
-        """Return name the owner of a row of an array that leads with agents or lanes."""
+        """Name the seed, and the preference where it has its own agent, of a row; rows are agents or lanes."""
         seed = f"seed {self.config.seed_list[row * self.config.seeds // num_rows]}"
         own = self.algorithm.preferences
         if own is None:
