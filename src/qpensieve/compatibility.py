@@ -16,9 +16,9 @@ from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, Mark
 LEARNING = Mark("learning")
 EVERYTHING = frozenset({LEARNING, LENGTH, SEEDS, EVALUATION, RECORDS, MACHINE})
 SAME_NUMBERS = EVERYTHING - {MACHINE}
-"""A resumed run must agree with its checkpoint in all of these."""
+"""A resumed run must agree with its checkpoint in all of these, but may be lengthened."""
 SAME_SETTINGS = frozenset({LEARNING, LENGTH, EVALUATION})
-"""Runs that share a cell of a table must agree in all of these."""
+"""An exported file takes the place of a run of a plan if it agrees in all of these."""
 
 
 class Difference(NamedTuple):

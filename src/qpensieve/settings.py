@@ -133,7 +133,7 @@ SEEDS = Mark("seeds")
 EVALUATION = Mark("evaluation")
 """How much an evaluation plays."""
 RECORDS = Mark("records")
-"""When a run is evaluated, logged and saved; what is learned does not depend on it."""
+"""When a run is evaluated, logged and saved. What is learned depends on it only after a resume without the replay."""
 MACHINE = Mark("machine")
 """How a run uses its machine; no number depends on it."""
 

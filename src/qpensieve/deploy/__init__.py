@@ -1,7 +1,7 @@
 """The numbered policy file: actors, optional critics and the calibration as plain arrays, and the loader for it.
 
-Every version of the package writes one format and says its number in the file. A format stays readable: a committed
-file of each is a contract test.
+Every version of the package writes one format and says its number in the file. Formats stay readable from format 2 on:
+a committed file of each is a contract test.
 """
 
 import json
