@@ -83,7 +83,7 @@ class RunConfig:
     algo: str = "qpensieve"
     """Algorithm."""
     seeds: Annotated[int, at_least(1), SEEDS] = 5
-    """Number of seeds that train together; each trains as if it were alone."""
+    """Number of seeds that train together, independent of each other."""
     first_seed: Annotated[int, SEEDS] = 0
     """Number of the first seed; the others follow."""
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS, LENGTH] = 1_500_000

@@ -23,7 +23,7 @@ ROBUST = {
 COLUMNS = {
     "Q-Pensieve, paper's settings": dict.fromkeys(DOMAINS, ("qpensieve-1.5M",)),
     "MO-SAC, paper's settings": dict.fromkeys(DOMAINS, ("mosac-1.5M",)),
-    "Q-Pensieve, `robust`": ROBUST,
+    "Q-Pensieve, `robust` (earlier form)": ROBUST,
 }
 """Column of the table -> domain -> the files of its runs, without the domain."""
 
