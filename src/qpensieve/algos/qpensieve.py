@@ -80,7 +80,7 @@ def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updat
     key_order = jax.random.fold_in(jax.random.clone(key), ORDER)
     sac = mosac.draw(cfg.sac, cfg.num_preferences, batch, key, num_updates)
     draws = Draws(**vars(sac), order=jax.random.uniform(key_order, (cfg.num_snapshots,)))
-    if not cfg.memory_updates:
+    if not cfg.memory_updates:  # None too: without a run there is no length
         return draws
     key_memory = jax.random.fold_in(jax.random.clone(key), MEMORY)
     has_memory = jax.random.uniform(key_memory) >= num_updates / cfg.memory_updates
