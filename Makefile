@@ -5,11 +5,17 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 SITE := build/docs
+# Versions to install: those of constraints.txt, the lowest that pyproject.toml allows, or the newest.
+DEPENDENCIES ?= pinned
+pinned := constraints.txt
+lowest := build/lowest.txt
+newest := build/newest.txt
+CONSTRAINTS := $($(DEPENDENCIES))
 
 # Where Python is told to leave no bytecode, every process of the tests would compile the sources anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup train lint style types test tests test-slow test-ray bench docs clean
+.PHONY: help setup train lint style types test tests test-slow test-ray bench docs dist clean
 
 help:
 	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (two to three minutes)"
@@ -20,13 +26,22 @@ help:
 	@echo "make test-ray   installs Ray (258 MB) and runs the tests on a cluster of two nodes (three minutes)"
 	@echo "make bench      benchmarks; prints tables of ratios measured in one run"
 	@echo "make docs       the pages and the API reference as a site, in $(SITE)/site; warnings fail"
+	@echo "make dist       a wheel and a source archive, in build/dist: make dist REPOSITORY=https://..."
 	@echo "make clean      remove the environment and caches"
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+build/lowest.txt: pyproject.toml
+	@mkdir -p build
+	sed -n '/^dependencies/,/^]/s/^  "\([a-z0-9-]*\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml > $@
+
+build/newest.txt:
+	@mkdir -p build
+	touch $@
+
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS) -e '.[dev]'
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|pip|setuptools|OpenGL|fontTools)/' $(VENV)/lib || true  # all cores; pip uses one
 	@touch $(STAMP)
 
@@ -58,14 +73,14 @@ test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
 
 test-ray: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[ray]'
 	XLA_FLAGS="$(XLA_FLAGS) $(UNOPTIMISED)" $(BIN)/python -m pytest -m slow tests/experiments/test_ray.py
 
 bench: $(STAMP)
 	for name in lanes blocks update methods collect train; do $(BIN)/python -m benchmarks $$name || exit 1; done
 
 $(DOCS_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[docs]'
 	@touch $(DOCS_STAMP)
 
 # Built in a folder of its own: beside zensical.toml Zensical keeps a .cache, and here that is the cache of the tests.
@@ -73,11 +88,24 @@ docs: $(DOCS_STAMP)
 	rm -rf $(SITE)
 	mkdir -p $(SITE)/pages/examples $(SITE)/pages/results/recipe
 	cp zensical.toml $(SITE)
-	cp -r README.md CHANGELOG.md CONTRIBUTING.md docs $(SITE)/pages
+	cp -r README.md CHANGELOG.md CONTRIBUTING.md CITATION.cff docs $(SITE)/pages
 	cp examples/*.md examples/*.py $(SITE)/pages/examples
 	cp results/README.md results/recipe.md $(SITE)/pages/results
 	cp results/recipe/*-round.md results/recipe/*.png $(SITE)/pages/results/recipe
 	cd $(SITE) && $(abspath $(BIN))/zensical build --strict
+
+# A package index needs whole addresses for the README's pictures and links. build and twine are installed in build/dist alone.
+dist:
+	$(if $(REPOSITORY),,$(error name the address of the repository: make dist REPOSITORY=https://...))
+	rm -rf build/dist
+	mkdir -p build/dist/tree
+	git archive HEAD | tar x -C build/dist/tree
+	sed -E 's#src="docs/#src="$(REPOSITORY)/raw/HEAD/docs/#g; s#\]\(([A-Za-z]+(/|\.md|\.cff))#]($(REPOSITORY)/blob/HEAD/\1#g' README.md \
+	  > build/dist/tree/README.md
+	$(PYTHON) -m venv build/dist/tools
+	build/dist/tools/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	build/dist/tools/bin/python -m build --outdir build/dist build/dist/tree
+	build/dist/tools/bin/python -m twine check --strict build/dist/*.whl build/dist/*.tar.gz
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build
