@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from qpensieve.records.checkpoint import FORMAT_VERSION
 from qpensieve.replay.layout import RowLayout
 from qpensieve.types import Step
 
@@ -13,6 +14,7 @@ def test_unpacking_cuts_at_the_sizes_of_the_layout():
     expected = (rows[:, 0:3], rows[:, 3:5], rows[:, 5:9], rows[:, 9:12], rows[:, 12])
     for part, columns in zip(LAYOUT.unpack(rows), expected, strict=True):
         np.testing.assert_array_equal(part, columns)
+    assert FORMAT_VERSION == 1  # another order of the columns is another format of checkpoints
 
 
 def test_what_is_packed_is_what_is_unpacked():
