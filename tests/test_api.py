@@ -29,6 +29,7 @@ from qpensieve.replay.log import ReplayLog
 from qpensieve.report.pictures import PICTURES
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
+from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.trainer import Trainer
 from tests.envs import foreign
 from tests.envs.foreign import PointMass
@@ -532,24 +533,30 @@ class TestSaveAndLoad:
                 learned.save(path)
         assert contents(tmp_path) == {}
 
-    @pytest.mark.parametrize("number", range(6))
-    def test_a_save_that_fails_while_it_replaces_the_one_before_is_completed_later(
-        self, number: int, learned: QPensieve, young: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("cut", [(number, is_killed) for number in range(6) for is_killed in (False, True)])
+    def test_a_save_that_breaks_off_while_it_replaces_the_one_before_leaves_one_of_the_two(
+        self, cut: tuple[int, bool], learned: QPensieve, young: QPensieve, tmp_path: Path
     ):
+        number, is_killed = cut
         learned.save(tmp_path)
         rename, done = Path.rename, []
 
-        def fail_once(self: Path, target: Path) -> Path:
+        def fail(self: Path, target: Path) -> Path:
             done.append(self)
-            if len(done) == number + 1:
+            if len(done) > number if is_killed else len(done) == number + 1:  # killed: nothing is taken back
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             return rename(self, target)
 
-        monkeypatch.setattr(Path, "rename", fail_once)
-        with pytest.raises(CheckpointError, match="completes the save" if number else "is unchanged"):
-            young.save(tmp_path)
-        monkeypatch.undo()
-        assert_same(qpensieve.load(tmp_path), young if number else learned)
+        said = "completes the save" if is_killed and number else "is unchanged"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Path, "rename", fail)
+            with pytest.raises(CheckpointError, match=said):
+                young.save(tmp_path)
+        expected = young if is_killed and number else learned
+        policies = SavedPolicies(tmp_path)
+        assert policies.config == expected.config
+        assert policies.steps == [expected.num_steps]
+        assert_same(qpensieve.load(tmp_path), expected)
 
     def test_a_new_agent_can_be_saved_too(self, tmp_path: Path):
         agent = small()

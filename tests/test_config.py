@@ -204,6 +204,12 @@ class TestSchedule:
         shorter_line = override(config, {"anneal_updates": 5_000, "memory_updates": 2_000})
         assert configs.lengthened(shorter_line, 60_000) == replace(shorter_line, steps=60_000)
 
+    def test_a_schedule_that_is_given_before_the_length_stays(self):
+        given = {"memory_updates": 100, "anneal_updates": 900}
+        config = configs.lengthened(override(default_config("Ant2d", preset="robust"), given), 20_000)
+        assert settings.flat(config.agent).items() >= given.items()
+        assert config.random_steps == 2_000
+
     def test_settings_that_cannot_run_are_left_to_the_check(self):
         for wrong in ({"block": 0}, {"steps": 130}, {"updates_per_step": 0}):
             config = override(default_config("Ant2d", preset="robust"), wrong)

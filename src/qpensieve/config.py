@@ -297,7 +297,8 @@ def lengthened(config: RunConfig, steps: int) -> RunConfig:
         return replace(config, steps=steps)
     values = parts.flat(config)
     whole = [name for name, share in SCHEDULE.items() if share.most is None and values.get(name)]
-    whole = [name for name in whole if values[name] == SCHEDULE[name].value(config)]
+    is_planned = config.random_steps is not None
+    whole = [name for name in whole if is_planned and values[name] == SCHEDULE[name].value(config)]
     return scheduled(override(replace(config, steps=steps), dict.fromkeys(whole)))
 
 

@@ -27,7 +27,7 @@ from qpensieve.records.calibration import Calibration
 from qpensieve.records.files import check_can_write
 from qpensieve.records.folder import lock
 from qpensieve.train.evaluate import LANES_AT_ONCE, foreign_lanes, protocols
-from qpensieve.train.saved import SavedPolicies
+from qpensieve.train.saved import SavedPolicies, finish_save
 from qpensieve.train.session import environment_errors
 
 EPISODES = 100
@@ -276,6 +276,7 @@ def calibrate_run(
     source: Path, episodes: int, trust: bool, say: Callable[[str], None], quiet: bool
 ) -> tuple[Calibration, Path]:
     """Calibrate the newest policies of a run or saved agent; returns the calibration and the file it was written to."""
+    finish_save(source)
     folder.check_run(source)
     out = source / folder.CALIBRATION
     check_can_write(out)

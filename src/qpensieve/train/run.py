@@ -28,7 +28,7 @@ from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.loop import TrainingLoop, describe, open_session
 from qpensieve.train.run_files import RunFiles
-from qpensieve.train.saved import SavedPolicies
+from qpensieve.train.saved import SavedPolicies, finish_save
 from qpensieve.train.session import EnvFailedError, Infos, environment_errors, play
 from qpensieve.train.workers import EvaluationWorkers
 
@@ -370,6 +370,7 @@ def resume(
     Raises:
         CheckpointError: The run has results, but no checkpoint to continue from.
     """
+    finish_save(path)
     folder.check_run(path)
     with ExitStack() as opened:
         held = lock(path)

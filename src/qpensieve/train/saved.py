@@ -49,6 +49,7 @@ class SavedPolicies:
     """
 
     def __init__(self, source: Path, trust: bool = False):
+        finish_save(source)
         folder.check_run(source)
         self.source = source
         self.config = configs.load(source / folder.CONFIG, trust)
@@ -204,7 +205,7 @@ def save_agent(session: Session, path: str | Path, calibration: Calibration | No
     Raises:
         ValueError: The path is empty, or the environment has no name that another process could make it by.
         OSError: Something else is in the folder, or a file is in the way.
-        CheckpointError: It cannot be written; an earlier save is as it was.
+        CheckpointError: It cannot be written. The earlier save is as it was, unless it says otherwise.
     """
     configs.check_can_be_saved(session.config)
     if not str(path).strip():
@@ -267,24 +268,59 @@ def _check_replaceable(target: Path) -> None:
 
 
 def _replace(new: Path, target: Path) -> None:
-    """Put the parts of `new` into `target`. Its name says that it is complete: the next load or save finishes it."""
+    """Put the parts of `new` into `target`, all of them or none.
+
+    First `new` gets the name that says it is complete: from then on `finish_save` completes a save that was killed.
+    """
     write_json(new / _MANIFEST, [part for part in REPLACED if (new / part).exists()])
-    new.rename(target / _READY)
-    finish_save(target)
+    ready = target / _READY
+    new.rename(ready)
+    try:
+        _swap(ready, target)
+    except BaseException:
+        ready.rename(new)  # everything is back in its place, and not complete any more
+        raise
+    _discard(ready)
 
 
 def finish_save(target: Path) -> None:
-    """Complete a save over an earlier one that was cut off between two renames, if there is one."""
+    """Complete a save over an earlier one that was killed between two renames, if there is one. Call it before reading.
+
+    Raises:
+        CheckpointError: It cannot be completed.
+    """
     ready = target / _READY
     if not (ready / _MANIFEST).is_file() or ready.is_symlink():
         return
-    listed = json.loads((ready / _MANIFEST).read_text())
-    for part in REPLACED:
-        if part in listed and not (ready / part).exists():  # it has moved already
-            continue
-        for source, place in ((target / part, ready / f"old-{part}"), (ready / part, target / part)):
-            if source.exists():
-                source.rename(place)
+    try:
+        _swap(ready, target)
+        _discard(ready)
+    except OSError as error:
+        raise CheckpointError(f"a save in {target} was cut off and cannot be completed: {error}") from error
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Move what `new` lists into `target` and what it replaces into `new`; if a move fails, all are taken back.
+
+    It may be called again where it was cut off: what has moved already is no longer in `new`.
+    """
+    listed, done = json.loads((new / _MANIFEST).read_text()), []
+    try:
+        for part in REPLACED:
+            if part in listed and not (new / part).exists():  # it has moved already
+                continue
+            for source, place in ((target / part, new / f"old-{part}"), (new / part, target / part)):
+                if source.exists():
+                    source.rename(place)
+                    done.append((source, place))
+    except BaseException:
+        for source, place in reversed(done):
+            place.rename(source)
+        raise
+
+
+def _discard(ready: Path) -> None:
+    """Remove the replaced parts; the name goes first, so that a half removed folder is not taken for a save."""
     gone = ready.with_name(f"{checkpoint.TEMPORARY}gone-{os.getpid()}")
-    ready.rename(gone)  # first, so that a half removed folder is not taken for a save
+    ready.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
