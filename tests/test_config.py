@@ -158,6 +158,25 @@ class TestPresets:
             default_config("DST2d", preset="fast")
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("extra",), {"seeds": 1}, "unknown field extra in the configuration"),
+        (("agent", "discount"), 0.5, "discount stands twice in the configuration"),
+        (("agent", "foo"), {"tau": 0.5}, "unknown field foo in the configuration"),
+        (("agent", "sac"), {}, "sac must hold settings, got {}"),
+    ],
+)
+def test_values_in_the_wrong_place_of_a_saved_configuration_are_refused(path: tuple[str, ...], value: Any, said: str):
+    saved = configs.to_dict(default_config("DST2d"))
+    part: Any = saved
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = value
+    with pytest.raises(ValueError, match=said):
+        configs.from_dict(saved)
+
+
 class TestSchedule:
     """What follows the length of a run, as `scheduled` fills it in."""
 

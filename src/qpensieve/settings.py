@@ -411,13 +411,29 @@ def filled(kind: Callable[..., Settings], saved: Mapping[str, object]) -> dict[s
     Missing ones are filled in. Retired ones with today's value are left out; where all guards are on, `guards` is.
     Values of unknown names and of odd types stay as they are.
     """
-    values = flat(saved)
+    values = _flat_saved(kind, saved)
     guards = list(GUARDS.items()) if "num_snapshots" in values else list(GUARDS.items())[:4]
     if all(values.get(name, off) == on for name, (off, on) in guards):
         values = {name: value for name, value in values.items() if name not in GUARDS} | {"guards": True}
     found = _with_defaults(kind, values)
     is_gone = lambda name: name not in found and name in RETIRED and RETIRED[name] in (values[name], ANY_VALUE)
     return found | {name: value for name, value in values.items() if not is_gone(name)}
+
+
+def _flat_saved(kind: Callable[..., Settings], saved: Mapping[str, object]) -> dict[str, object]:
+    """Return name -> value of saved settings, those of the parts of `kind` included.
+
+    Raises:
+        ValueError: If a name stands twice.
+    """
+    found: dict[str, object] = {}
+    for name, value in saved.items():
+        part = field.part if (field := _fields(kind).get(name)) is not None else None
+        own = _flat_saved(part, value) if part is not None and isinstance(value, Mapping) and value else {name: value}
+        if twice := sorted(found.keys() & own.keys()):
+            raise UserError(f"{twice[0]} stands twice in the configuration")
+        found |= own
+    return found
 
 
 def _with_defaults(kind: Callable[..., Settings], values: Mapping[str, object]) -> dict[str, object]:

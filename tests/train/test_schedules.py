@@ -78,6 +78,13 @@ def test_an_agent_that_was_saved_before_it_learned_is_planned_by_its_first_call(
     assert schedule(agent)["anneal_updates"] == 720
 
 
+def test_a_call_for_one_block_is_planned_too():
+    agent = QPensieve("DST2d", preset="robust", **SMALL)
+    with pytest.warns(UserWarning, match="nothing is learned"):
+        agent.learn(SMALL["block"])
+    assert agent.num_steps == schedule(agent)["random_steps"] == SMALL["block"]
+
+
 def schedule(agent: Any) -> dict[str, Any]:
     return scheduled_of(flat(agent.config))
 

@@ -295,7 +295,7 @@ def finish_save(target: Path) -> None:
     try:
         _swap(ready, target)
         _discard(ready)
-    except OSError as error:
+    except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"a save in {target} was cut off and cannot be completed: {error}") from error
 
 

@@ -236,9 +236,9 @@ class Trainer(Session):
 
     def plan(self, steps: int) -> None:
         """Prepare for `steps` in total: the replay grows, and schedules become as long."""
-        if steps <= self.config.steps:
+        if steps <= self.config.steps and configs.scheduled(self.config) == self.config:
             return
-        config = configs.lengthened(self.config, steps)
+        config = configs.lengthened(self.config, max(steps, self.config.steps))
         configs.check(config)
         algorithm = make_algorithm(config.algo, config.agent, self.spec)
         check_memory(algorithm, self.layout, self._capacity(config), config.seeds, self.num_environments)
