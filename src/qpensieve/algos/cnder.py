@@ -33,7 +33,11 @@ PRIORITY_OFFSET = 0.01
 
 @dataclass(frozen=True)
 class CnDerConfig(NetworkConfig):
-    """Settings of CN-DER; defaults are the Q-Pensieve paper's for all baselines, else the original's."""
+    """Settings of CN-DER.
+
+    Defaults are those of the Q-Pensieve paper for all baselines. `noise_scale` is a choice of this project, and so are
+    `layer_norm` and `priority_exponent` (deviation D20).
+    """
 
     sampler: Sampler = "uniform-sum"
     """Distribution of the preferences that episodes act under."""
@@ -77,7 +81,7 @@ def init(cfg: CnDerConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 def update(
     cfg: CnDerConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> tuple[State, Info, Float[Array, " b"]]:
-    """One update: critic, policy against the new critic, target networks; return new priorities too.
+    """Update critic, policy against the new critic, and target networks; return new priorities too.
 
     Args:
         cfg: Settings.

@@ -130,7 +130,7 @@ class EnvelopeConfig:
 
     @property
     def anneal_length(self) -> int:
-        """`anneal_steps`, or a whole run of the Q-Pensieve paper."""
+        """`anneal_steps`; without it the length of a run in the Q-Pensieve paper."""
         return WHOLE_RUN if self.anneal_steps is None else self.anneal_steps
 
 
@@ -149,12 +149,12 @@ AUTHORS: dict[str, Any] = {
     "loss_b": "squared",
     "priority_exponent": 1.0,
 }
-"""Settings of the authors, where the defaults differ; `envelope=False` besides is the operator of their released code.
-They have a replay of 4000 transitions."""
+"""The authors' settings where the defaults differ. Their released code also has `envelope=False`. Their replay holds
+4000 transitions."""
 
 
 def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:
-    """Refuse correlated noise: exploration draws whether to act at random, and which bin."""
+    """Return a sentence if random actions are correlated: exploration draws random bins instead."""
     del cfg
     if run.random_noise == "white":
         return []
@@ -268,7 +268,7 @@ def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
     """Return the widths of the network from input to output.
 
     Raises:
-        ValueError: If the network is too large for any memory; says what to set.
+        ValueError: The network has more than `MAX_PARAMETERS`; the message says what to set.
     """
     size_in = spec.obs_size + spec.num_objectives
     unit = size_in if spec.obs_indices is None else min(size_in, WIDEST_UNIT)
@@ -406,7 +406,7 @@ def homotopy(cfg: EnvelopeConfig, num_updates: Int[Array, ""]) -> Float[Array, "
 def update(
     cfg: EnvelopeConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> tuple[State, Info, None]:
-    """One update on all pairs of transitions and fresh preferences; priorities stay as they were set."""
+    """Make one update on all pairs of transitions and fresh preferences; priorities stay as they were set."""
     del hints
     prefs = sample_preferences(key, cfg.num_preferences, batch.r.shape[1], cfg.sampler)
     scale = None if state.scale is None else see(state.scale, batch.s)
@@ -490,7 +490,7 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     """Return the algorithm.
 
     Raises:
-        ValueError: If there are too many actions or parameters.
+        ValueError: There are too many actions or parameters, or `bins` is below 2.
     """
     actions = actions_of(cfg, spec)
     return Algorithm(
@@ -512,7 +512,7 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
 
 
 def make_optimizer(cfg: EnvelopeConfig) -> optax.GradientTransformation:
-    """Return Adam on clipped gradients; its step size may fall."""
+    """Return Adam on clipped gradients; its step size falls if there is a `learning_rate_end`."""
     rate: float | optax.Schedule = cfg.learning_rate
     if cfg.learning_rate_end is not None:
         rate = optax.linear_schedule(cfg.learning_rate, cfg.learning_rate_end, cfg.anneal_length)

@@ -46,9 +46,10 @@ FIXED = (*mosac.ENDS, "anneal_updates")
 SHARED = (*(field.name for field in fields(mosac.NetworkConfig)), "sampler")
 """Settings that helper and SAC share."""
 OF_HELPER = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
-"""Settings of the helper alone, with its guards: the SAC learns as the SAC it is compared with."""
+"""Settings that only the helper uses, guards included: the SAC learns as plain SAC, which it is compared with."""
 OFFERED = 2**31 - 1
-"""Folded into an update's key for the offered preferences. `split` makes the keys that small numbers fold."""
+"""Folded into an update's key for the offered preferences. A large number, because `split` makes the same keys as
+folding in small numbers."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,13 @@ class HybridConfig:
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
     """Updates of plain SAC before the switch; with 10 000 random steps and one update each, 90 000 is step 100 000."""
     noise_for: Literal["both", "helper"] = "both"
-    """Whether the run's `random_noise` is for both, or for the helper alone, so that the SAC begins with white noise,
-    as the SAC it is compared with."""
+    """Learners that use the run's `random_noise`: both, or the helper alone. With `helper` the random actions of the
+    SAC are white, as in the plain SAC that it is compared with."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `OF_HELPER`."""
 
     def conflicts(self) -> list[str]:
-        """Refuse schedules and targets that the SAC it is compared with does not have."""
+        """Return one sentence for each changed setting of `FIXED`: plain SAC, the comparison, has no such setting."""
         sac, plain = self.sac, mosac.SacConfig()
         return [
             f"{name} must be {getattr(plain, name)} for hybrid-sac, whose SAC has no such setting, got {value}"
@@ -90,7 +91,7 @@ def cases(cfg: HybridConfig, domain_id: str) -> tuple[str, ...]:
 
 
 def check(cfg: HybridConfig, run: RunSettings) -> list[str]:
-    """Require preferences outside the domains of the figure."""
+    """Return a sentence if no preferences are given and the domain is not in the paper's figure."""
     return [] if cases(cfg, run.domain_id) else [_missing(run.domain_id)]
 
 
@@ -107,7 +108,7 @@ class State(eqx.Module):
 
 
 class Draws(eqx.Module):
-    """Random numbers of an update: further preferences offered to the SAC, and those of each half."""
+    """Random numbers of an update: further preferences offered to the SAC, and the numbers of SAC and helper."""
 
     others: Float[Array, "m d"]
     own: sac.Draws
@@ -123,7 +124,7 @@ class Offer(eqx.Module):
 
 
 def init(cfg: HybridConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array, " d"]) -> State:
-    # The same key twice, on purpose: each half starts as it would alone.
+    # The same key twice, on purpose: SAC and helper each start as they would alone.
     helper = qpensieve.init(cfg.pensieve, spec, jax.random.clone(key))
     return State(sac.init(cfg.single, spec, key, lam), helper)
 
@@ -131,7 +132,7 @@ def init(cfg: HybridConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array
 def draw(
     cfg: HybridConfig, batches: tuple[Transition, ...], key: Key[Array, ""], num_updates: mosac.Count = 0
 ) -> Draws:
-    """Draw the random numbers of an update. The key is the same for both halves: each draws as it would alone."""
+    """Draw the random numbers of an update. SAC and helper get the same key, so each draws as it would alone."""
     own_batch, helper_batch = batches
     key_others, d = jax.random.fold_in(jax.random.clone(key), OFFERED), own_batch.r.shape[1]
     others = sample_preferences(key_others, cfg.pensieve.num_preferences - 1, d, cfg.sac.sampler)
@@ -140,7 +141,7 @@ def draw(
 
 
 def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], draws: Draws) -> tuple[State, Info]:
-    """One update of SAC and helper, each on its own batch; the SAC climbs the helper's current snapshots."""
+    """Update SAC and helper once, each on its own batch; after the switch the SAC climbs the helper's snapshots."""
     prefs = offered_preferences(state.own.lam, draws.others)
     snapshots = qpensieve.drawn(cfg.pensieve, state.helper.snapshots, draws.helper)
     is_on = (draws.helper.num_updates >= cfg.switch_after) & snapshots.filled.any()
@@ -153,7 +154,7 @@ def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], draws
 
 
 def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
-    """SAC's policy loss before the switch; after it, the loss that climbs the best of own value and snapshots."""
+    """Return SAC's policy loss before the switch, then the loss that climbs the best of own value and snapshots."""
 
     def plain(actor: GaussianActor) -> mosac.LossAndAux:
         loss, (logp, _) = sac.own_loss(actor, critic, query)

@@ -84,21 +84,21 @@ class SacConfig(NetworkConfig):
     """Distribution of preferences in acting and learning: as in the authors' code, or uniform on the simplex."""
     guards: bool = False
     """Keep values from running away: shortened gradients of the critics, bounded targets, a temperature for every
-    preference that rises at once where entropy is missing. Q-Pensieve also takes no snapshot in bad moments and limits
-    what snapshots may promise. The paper has none."""
+    preference that rises at once where entropy is missing. Q-Pensieve also takes no snapshot while losses are unusually
+    large, and limits how far a snapshot's value may exceed the current one. The paper has no guards."""
     target_entropy_end: Annotated[float | None, from_to(-4, 0)] = None
-    """Last target of the policy's entropy, per component of an action: it moves there from -1 on a line, over
-    `anneal_updates`. -1 is the entropy of actions with a standard deviation of 0.09 on their scale from -1 to 1; -2
-    that of 0.03. None: the target stays -1, as in the paper."""
+    """Last target of the policy's entropy, per component of an action. The target moves from -1 to it on a line, over
+    `anneal_updates`. An entropy of -1 means a standard deviation of 0.09 on the scale from -1 to 1, and -2 means 0.03.
+    None: the target stays -1, as in the paper."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
-    """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`,
-    one of which must be given. None: all updates of the run."""
+    """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`.
+    It needs at least one of the two. None: all updates of the run."""
     pessimism: Annotated[float, from_to(0.5, 1)] = 1.0
     """Share of the smaller twin in the critics' targets; the larger twin has the rest. 1: the smaller twin alone, as in
     the paper. 0.5: the mean of both."""
 
     def conflicts(self) -> list[str]:
-        """Refuse the length of a schedule without its end."""
+        """Return a sentence if `anneal_updates` is given without an end value."""
         if self.anneal_updates is None or any(getattr(self, end) is not None for end in ENDS):
             return []
         return [f"anneal_updates needs {' or '.join(ENDS)}, got {self.anneal_updates} alone"]
@@ -125,10 +125,10 @@ class State(eqx.Module):
     """Twins: leaves lead with [2]."""
     target: Critic
     log_alpha: Float[Array, "*d"]
-    """Logarithm of the temperature; with `guards` its value for each objective alone."""
+    """Logarithm of the temperature; with `guards` one for each objective, weighted by the preference."""
     optimizers: Optimizers
     rewards: RewardRange | None = None
-    """Only with `guards`."""
+    """Range of rewards, which bounds targets; None without `guards`."""
 
 
 Count = Int[Array, ""] | int
@@ -187,7 +187,7 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 
 
 def draw(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""], num_updates: Count = 0) -> Draws:
-    """Draw the random numbers of an update whose policy loss has `num_preferences`."""
+    """Draw the random numbers of an update whose policy loss uses `num_preferences` preferences."""
     key_prefs, key_next, key_policy = jax.random.split(key, 3)
     prefs = sample_preferences(key_prefs, num_preferences, batch.r.shape[1], cfg.sampler)
     next_noise, noise = jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape)
@@ -205,7 +205,7 @@ def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -
 def step(
     cfg: SacConfig, state: State, batch: Transition, draws: Draws, loss: PolicyLoss = single_preference_loss
 ) -> tuple[State, Info]:
-    """One update: critics (10), policy (11) with the new critics (deviation D13), temperature, target critics."""
+    """Update critics (10), policy (11) against the new critics (deviation D13), temperature and target critics."""
     opt, lam = state.optimizers, jnp.broadcast_to(draws.prefs[0], batch.r.shape)
     of_actor, of_critic, of_temperature = _optimizers(cfg)
 
@@ -233,9 +233,9 @@ def step(
 def soft_target(
     cfg: SacConfig, state: State, batch: Transition, lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> Float[Array, "b d"]:
-    """Backup (9): r + gamma (Q_target(s', a'; lam) - alpha log pi 1), the whole vector of the smaller twin.
+    """Return the backup (9): r + gamma (Q_target(s', a'; lam) - alpha log pi 1), the whole vector of the smaller twin.
 
-    With less `pessimism` the other twin has a share. Only `terminated` stops the bootstrap; a time limit does not.
+    With `pessimism` below 1 the other twin has a share. Only `terminated` stops the bootstrap; a time limit does not.
     """
     a_next, logp = sample_actions(state.actor, batch.s_next, lam, noise)
     twins = jnp.swapaxes(twin_values(state.target, batch.s_next, a_next, lam), 0, 1)
@@ -281,7 +281,7 @@ def temperature_loss(
     entropy_target: float | Float[Array, ""],
     lam: Float[Array, "b d"] | None = None,
 ) -> tuple[Float[Array, ""], None]:
-    """Loss whose descent raises the temperature, or that of each `lam`, while the entropy is below its target."""
+    """Return a loss whose descent raises the temperature, or that of each `lam`, while entropy is below its target."""
     if lam is None or log_alpha.ndim == 0:
         return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + entropy_target), None
     return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + entropy_target)), None
@@ -325,7 +325,7 @@ def by_bin(name: str, values: Float[Array, " b"]) -> Info:
 
 
 def of_update(gradient: object, errors: Float[Array, "b d"], a: Float[Array, "b act"]) -> Info:
-    """Return the length of the critics' gradient, the mean size of each objective's errors, and the saturation.
+    """Return values to log: length of the critics' gradient, mean size of each objective's errors, and saturation.
 
     The saturation is the share of components of actions near -1 or 1.
     """
@@ -346,7 +346,7 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
     value = jnp.sum(lam[None] * twin_values(state.critic, batch.s, a, lam), axis=-1).min(axis=0)
     info = by_bin("entropy", -logp) | by_bin("q", value) | of_update(gradient, errors, a)
-    if state.log_alpha.ndim:  # the largest of any preference is that of a single objective
+    if state.log_alpha.ndim:  # the largest over all preferences is reached at a corner, with a single objective
         info["temperature_max"] = jnp.exp(state.log_alpha.max())
     return info
 

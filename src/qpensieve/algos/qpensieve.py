@@ -26,7 +26,8 @@ from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, Scheduled, at_least
 from qpensieve.types import EnvSpec
 
 ORDER, MEMORY = 3, 4
-"""Folded into an update's key: which snapshots, and whether any. `mosac.draw` splits off the keys 0 to 2."""
+"""Folded into an update's key, for the choice of snapshots and for whether there is memory. `mosac.draw` splits off
+the keys 0 to 2."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class State(eqx.Module):
     sac: mosac.State
     snapshots: Snapshots
     loss_track: LossTrack | None = None
-    """Only with `guards`."""
+    """Recent losses, which decide whether a snapshot is taken; None without `guards`."""
 
 
 def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
@@ -72,7 +73,7 @@ class Draws(mosac.Draws):
     order: Float[Array, " k"] = eqx.field(kw_only=True)
     """The snapshots with the largest numbers are used."""
     has_memory: Bool[Array, ""] | None = eqx.field(kw_only=True, default=None)
-    """Whether snapshots are used; if not, every preference is lam. None: they are."""
+    """Whether the update uses snapshots and other preferences than lam. None: memory does not fade, so it does."""
 
 
 def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updates: mosac.Count = 0) -> Draws:
@@ -88,7 +89,7 @@ def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updat
 
 
 def drawn(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots:
-    """Return the snapshots that an update uses."""
+    """Return the snapshots that an update uses: all, or some at random; all slots are empty if there is no memory."""
     num = cfg.snapshots_per_update
     if num is not None and num < cfg.num_snapshots:
         snapshots = ring.draw(snapshots, draws.order, num)
@@ -98,7 +99,7 @@ def drawn(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots
 
 
 def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: Draws) -> tuple[State, Info]:
-    """One update of MO-SAC, but the policy climbs the pensieve value instead of the current critic."""
+    """Make one update of MO-SAC in which the policy climbs the pensieve value instead of the current critic."""
     margin = SNAPSHOT_MARGIN if cfg.sac.guards else None
     loss = partial(pensieve_loss, drawn(cfg, state.snapshots, draws), margin=margin)
     if draws.has_memory is not None and jax.default_backend() == "cpu":
@@ -125,7 +126,7 @@ def pensieve_loss(
 def loss_by_memory(
     has_memory: Bool[Array, ""], loss: mosac.PolicyLoss, actor: GaussianActor, critic: Critic, query: mosac.Query
 ) -> mosac.LossAndAux:
-    """`loss` if there is memory, else that of MO-SAC: a branch, which on a CPU saves the other candidates."""
+    """Return `loss` if there is memory, else MO-SAC's loss; on a CPU the branch saves scoring other candidates."""
 
     def alone(actor: GaussianActor) -> mosac.LossAndAux:
         value, (logp, _) = mosac.single_preference_loss(actor, critic, query)

@@ -38,7 +38,7 @@ class State(eqx.Module):
     """Everything that learning changes, and the agent's preference."""
 
     actor: GaussianActor
-    """Its preference input is empty."""
+    """The policy; its preference input is empty."""
     critic: Mlp
     """Twins: leaves lead with [2]."""
     target: Mlp
@@ -67,7 +67,11 @@ PolicyLoss = Callable[[GaussianActor, Mlp, Query], LossAndAux]
 
 
 def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
-    """Parse preferences such as `0.9,0.1`; without any return the paper's 19, which are for two objectives."""
+    """Parse preferences such as `0.9,0.1`; for no words return the paper's 19, which are for two objectives.
+
+    Raises:
+        ValueError: A word is no preference or occurs twice, or there are none for other than two objectives.
+    """
     if not words:
         if spec.num_objectives != 2:
             example = ",".join(["..."] * spec.num_objectives)
@@ -110,7 +114,7 @@ def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndAux:
 def step(
     cfg: SingleSacConfig, state: State, batch: Transition, draws: Draws, policy_loss: PolicyLoss = own_loss
 ) -> tuple[State, Info]:
-    """One update: critics, policy against the new critics, temperature, target critics, in the order of MO-SAC."""
+    """Update critics, policy against the new critics, temperature and target critics, in the order of MO-SAC."""
     adam, opt = _adam(cfg), state.optimizers
     y = soft_target(cfg, state, batch, draws.next_noise)
     loss_of_critic = partial(critic_loss, batch=batch, y=y)
@@ -132,7 +136,7 @@ def step(
 def soft_target(
     cfg: SingleSacConfig, state: State, batch: Transition, noise: Float[Array, "b act"]
 ) -> Float[Array, " b"]:
-    """Return lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not stop it."""
+    """Return lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not end the sum."""
     a_next, logp = sample_actions(state.actor, batch.s_next, noise)
     q = twin_values(state.target, batch.s_next, a_next).min(axis=0)
     soft_value = q - jnp.exp(state.log_alpha) * logp
@@ -186,7 +190,7 @@ def inspect(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Arra
 ACTION_VALUES: ActionValues[State] = ActionValues(
     lambda state, s, a, lam: twin_values(state.critic, s, a)[..., None], soft_actions, is_scalar=True
 )
-"""Values that the critics learn: of lam . r with the agent's own preference."""
+"""Values that the critics learn: discounted sums of lam . r under the agent's own preference."""
 
 
 def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:

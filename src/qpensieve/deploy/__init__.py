@@ -42,12 +42,12 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
 ) -> Path:
     """Write the policy of one seed of a run or saved agent as arrays that the loader reads; returns the file.
 
-    A calibration of these policies goes into the file too.
+    The file also holds the calibration of these policies, if there is one.
 
     Args:
         source: A run folder or a saved agent.
         out: The file to write.
-        seed: Number of the seed. None: the one with the best UT, where the step was fully evaluated, else the first.
+        seed: Number of the seed. None: the seed with the best UT if the step was fully evaluated, else the first.
         step: Step of a checkpoint or of kept parameters. None: the newest that can be read.
         trust: Whether the code that the configuration names may be imported.
         say: Receives a sentence with the seed and the step.
@@ -76,16 +76,16 @@ def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
     calibration: Calibration | None = None,
     parameters: Arrays | None = None,
 ) -> Path:
-    """Write the policies of one seed, the `row`-th of its source; returns the file.
+    """Write the policies of one seed; returns the file.
 
     Args:
         predictor: The policies of all seeds.
-        source: Where they come from.
-        row: Place of the seed.
+        source: Session or folder of the policies.
+        row: Place of the seed among those of the run.
         out: The file.
         step: Environment step of the policies.
-        calibration: Their calibration.
-        parameters: The networks of this step: the critics are written too.
+        calibration: Their calibration. None: they were not calibrated.
+        parameters: The networks of this step, from which the critics are written. None: no critics.
     """
     folder.check_out(out, "policy.npz")
     served, config, spec = predictor.plain(row), source.config, source.spec
@@ -128,7 +128,7 @@ def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
 
 
 def write_loader(policy: Path) -> tuple[Path, bool]:
-    """Put the loader next to a policy; return its path, and whether it is ours: another file of that name stays."""
+    """Put the loader next to a policy; return its path, and whether it is this version's. An existing file stays."""
     target = policy.with_name(LOADER.name)
     text = LOADER.read_text()
     if not target.exists() and not target.is_symlink():
@@ -137,7 +137,7 @@ def write_loader(policy: Path) -> tuple[Path, bool]:
 
 
 def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:
-    """The row of the seed to take where none was named, and why."""
+    """Return the row of the seed to take if none was named, and words for why."""
     path = source / folder.EVALUATIONS
     table = evaluations.load(path) if config.seeds > 1 and path.exists() else None
     if table is None or step not in table.full_steps or table.num_seeds != config.seeds:
@@ -148,20 +148,20 @@ def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:
 
 
 def _arrays(served: Served, num_objectives: int) -> dict[str, np.ndarray]:
-    """All numbers by name; those of each policy lead with an axis of policies."""
+    """Return all arrays of the policies by name; arrays that they do not share lead with an axis of policies."""
     plain = served.policies
     arrays = {**plain.arrays, **plain.shared}
     for i, (weight, bias) in enumerate(plain.net.layers):
         arrays |= {f"weight_{i}": weight, f"bias_{i}": bias[:, 0]}
     if served.returns is not None:
         return arrays | {"returns": served.returns}
-    # One policy for all preferences is the nearest to each of them, wherever it is said to be.
+    # A single policy is the nearest to every preference, whatever its own is said to be.
     own = np.full((1, num_objectives), 1 / num_objectives) if served.preferences is None else served.preferences
     return arrays | {"preferences": own}
 
 
 def _critic(config: RunConfig, parameters: Arrays, row: int) -> dict[str, np.ndarray]:
-    """The current critics of the `row`-th seed, by the loader's names; the first axis counts the twins."""
+    """Return the current critics of the `row`-th seed by the loader's names; the first axis counts the twins."""
     found = {match.groups(): value[row] for name, value in parameters.items() if (match := CRITIC.match(name))}
     if not found:
         raise UserError(f"critics can be exported of qpensieve, mosac and cnder only, not of {config.algo}")

@@ -16,7 +16,12 @@ FORMAT = "qpensieve policy 2"
 
 
 def load(path):
-    """Read a policy file; ValueError if it is no such file."""
+    """Read a policy file.
+
+    Raises:
+        ValueError: The file is not one that `qpensieve export-policy` wrote, or has another format.
+        FileNotFoundError: The file is missing.
+    """
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
@@ -28,13 +33,13 @@ def load(path):
 
 
 class Policy:
-    """`about` says what it is for (domain, objectives, step, seed, ...), `arrays` are its numbers."""
+    """A policy: `about` describes it (domain, objectives, step, seed, ...), and `arrays` are its numbers."""
 
     def __init__(self, about, arrays):
         self.about, self.arrays, self.objectives = about, arrays, about["objectives"]
 
     def act(self, obs, preference, deterministic=True, rng=None):
-        """Action(s) for an observation or a batch of them, with one preference or one for each."""
+        """Return action(s) for an observation or a batch of them, under one preference or one for each."""
         (rows, is_single), rng, noise = self._rows(obs), rng or np.random.default_rng(), None
         lam, shape = self._preferences(preference, len(rows)), (len(rows), self.about["action_size"])
         if not deterministic:
@@ -47,7 +52,11 @@ class Policy:
         return self._native(actions, [] if is_single else [-1])
 
     def ask(self, preference):
-        """Return the preference to ask for where `preference` counts: of the calibration the nearest row's."""
+        """Return the preference to ask for in place of `preference`, by the nearest row of the calibration.
+
+        Raises:
+            ValueError: The file holds no calibration.
+        """
         lam = self._preferences(preference, 1)[0]
         if "calibration_asks" not in self.arrays:
             raise ValueError("ask needs a calibration: run 'qpensieve calibrate RUN' and export the policy again")
@@ -56,7 +65,11 @@ class Policy:
         return lam if asks[near] == near else rows[asks[near]].astype(np.float32)
 
     def value(self, obs, action, preference):
-        """Return the critics' discounted return of each objective; of two critics the one with the smaller sum."""
+        """Return the critics' discounted return of each objective; of two critics that with the smaller weighted sum.
+
+        Raises:
+            ValueError: The file holds no critics.
+        """
         if self.about["critic"] is None:
             raise ValueError("value needs critics: export the policy with 'qpensieve export-policy RUN --critics'")
         (rows, is_single), low, high = self._rows(obs), np.array(self.about["low"]), np.array(self.about["high"])

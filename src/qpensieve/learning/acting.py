@@ -38,7 +38,7 @@ class Plain:
         is_conditioned: Whether the network gets the preference too.
         arrays: Further arrays of the head, with an entry for each policy.
         shared: Further arrays of the head, for all policies.
-        epsilon: Share of random actions of sampled greedy ones.
+        epsilon: Share of random actions where a `greedy` head samples.
     """
 
     head: str
@@ -66,10 +66,10 @@ class Served:
 
 @runtime_checkable
 class Exportable(Protocol):
-    """Policies that can be written for programs without this package."""
+    """Policies that can be exported to a file for programs without qpensieve."""
 
     def plain(self, step: int) -> Plain:
-        """Return the policies as they sample at an environment step."""
+        """Return the policies with the exploration of an environment step."""
         ...
 
 

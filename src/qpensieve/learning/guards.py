@@ -18,7 +18,7 @@ PUSH_LOSS = 2.0
 SNAPSHOT_MARGIN = 0.05
 """A candidate may exceed the critic's own value under lam by this share of the batch's mean size of values."""
 MEDIAN_RATE = 0.002
-"""Step of the logarithm of a running median at every update: it forgets within about a thousand updates."""
+"""Step of the logarithm of a running median at every update: the median forgets within about a thousand updates."""
 RECENT_RATE = 0.02
 """Weight of the newest loss in the mean of recent losses: about fifty updates."""
 ENTROPY_BELOW = 1.0
@@ -33,7 +33,7 @@ class RewardRange(eqx.Module):
 
 
 def start_reward_range(num_objectives: int) -> RewardRange:
-    """Return the range before any reward. Its arrays are two, because the loop donates every leaf."""
+    """Return the range before any reward. Its two arrays must not share memory, because the loop donates every leaf."""
     return RewardRange(jnp.zeros(num_objectives), jnp.zeros(num_objectives))
 
 
@@ -49,7 +49,10 @@ def bounded(
     alpha: Float[Array, " b"],
     entropies: tuple[float, float],
 ) -> Float[Array, "b d"]:
-    """Clip targets to the sums that rewards in the range, and a bonus for `entropies` at every step, can reach."""
+    """Clip targets to the discounted sums that rewards in the range can reach, with a bonus at every step.
+
+    The bonus is `alpha` times the lowest and the highest entropy in `entropies`.
+    """
     horizon = 1.0 / (1.0 - discount)
     least, most = (alpha * entropy for entropy in entropies)
     low = horizon * (rewards.low[None] + least[:, None])
@@ -121,7 +124,7 @@ def start_loss_track() -> LossTrack:
 
 
 def with_loss(track: LossTrack, loss: Float[Array, ""]) -> LossTrack:
-    """Return the track after another update with this loss. The first loss starts both; then the median has a step."""
+    """Return the track after another update with this loss. The first loss starts median and mean."""
     log = jnp.log(jnp.maximum(loss, 1e-12))
     is_first = (track.median == 0.0) & (track.recent == 0.0)
     recent = jnp.where(is_first, log, track.recent + RECENT_RATE * (log - track.recent))
@@ -129,5 +132,8 @@ def with_loss(track: LossTrack, loss: Float[Array, ""]) -> LossTrack:
 
 
 def is_usual(track: LossTrack) -> Bool[Array, ""]:
-    """Whether recent losses are at most `PUSH_LOSS` times the running median."""
+    """Return whether the geometric mean of recent losses is at most `PUSH_LOSS` times their running median.
+
+    Only then is a snapshot taken.
+    """
     return track.recent <= track.median + jnp.log(PUSH_LOSS)

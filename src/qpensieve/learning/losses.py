@@ -67,7 +67,7 @@ def gradient_step(
 def sample_preferences(
     key: Key[Array, ""], num: int, num_objectives: int, sampler: Sampler = "uniform-sum"
 ) -> Float[Array, "m d"]:
-    """Draw `num` float32 preferences on the device; `num`, `num_objectives` and `sampler` are static under `jit`."""
+    """Draw `num` float32 preferences on the device; all arguments but `key` are static under `jit`."""
     check_draw(num, num_objectives, sampler)
     draw = {"uniform-sum": jax.random.uniform, "dirichlet": jax.random.exponential, "abs-normal": jax.random.normal}
     return normalize(abs(draw[sampler](key, (num, num_objectives), dtype=np.float32)))
@@ -78,7 +78,7 @@ T = TypeVar("T")
 
 
 def over_agents(function: Callable[[A], T], args: A) -> T:
-    """Apply to all agents or critics at once; on the CPU to one after the other, which is faster there."""
+    """Apply a function to all agents or critics at once; on a CPU to one after the other, which is faster there."""
     return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
 
 

@@ -59,7 +59,8 @@ _batch_product.defvjp(_forward, _backward)
 class OrthogonalLinear(Linear):
     """Affine map; orthonormal rows or columns, whichever are fewer, times a gain; zero bias.
 
-    It is drawn on the host: starts of PGMORL sometimes hung, perhaps from several QR factorisations in one program.
+    The weight is drawn on the host: starts of PGMORL sometimes hung, perhaps from several QR factorisations in one
+    program.
     """
 
     def __init__(self, size_in: int, size_out: int, gain: float, *, stream: np.random.Generator):

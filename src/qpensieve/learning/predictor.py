@@ -1,4 +1,4 @@
-"""Policies of all seeds that act in plain NumPy, and the rule which policy serves which row."""
+"""Policies of all seeds that act in plain NumPy, and the rule that picks the policy of each row."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -48,10 +48,10 @@ class AgentPredictor:
     """The policies of all seeds.
 
     Attributes:
-        acting: How they act.
-        preferences: Preferences that have their own agent each; None: one agent of a seed serves all.
-        flat: Their parameters.
-        step: Number of environment steps they have learned from.
+        acting: How the policies act.
+        preferences: Preferences that have their own agent each. None: the agent of a seed serves all.
+        flat: Parameters of the policies.
+        step: Number of environment steps that the policies have learned from.
     """
 
     acting: Acting
@@ -100,23 +100,23 @@ class AgentPredictor:
     def player(
         self, preferences: Float64[np.ndarray, "p d"], episodes: int, each: Callable[..., Iterable[Any]] = map
     ) -> Callable[[slice], Act]:
-        """Rows of the preferences -> how all seeds act; `each` maps over the seeds."""
-        del preferences, episodes  # the preference is part of what they act on
+        """Return a function: rows of the preferences -> how all seeds act in them; `each` maps over the seeds."""
+        del preferences, episodes  # the preference is an input of the policies
         return lambda part: partial(self.act_all, each=each)
 
     def share(
         self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
     ) -> Float64[np.ndarray, "seed p e d"]:
-        """The returns as they are: the policy of a preference is its own."""
+        """Return the returns unchanged: each row is played by its own conditioned policy."""
         del preferences
         return returns
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The policies as named arrays."""
+        """Return the policies as named arrays."""
         return {FLAT: self.flat}
 
     def plain(self, seed: int) -> Served:
-        """Return the agents of one seed with their preferences, for export."""
+        """Return the agents of one seed with their preferences, for export; ValueError if they are not `Exportable`."""
         num = self._agents_per_seed
         policies = self.acting.policy(self.flat[seed * num : (seed + 1) * num])
         if not isinstance(policies, Exportable):

@@ -20,7 +20,7 @@ class Snapshots(eqx.Module):
 
 
 def empty(twins: Critic, num_snapshots: int) -> Snapshots:
-    """Return a ring without critics, with the shapes of `twins`."""
+    """Return a ring with `num_snapshots` empty slots, each shaped like `twins`."""
     critics = jax.tree.map(lambda leaf: jnp.zeros((num_snapshots, *leaf.shape), leaf.dtype), twins)
     return Snapshots(critics, jnp.zeros(num_snapshots, bool), jnp.zeros((), jnp.int32))
 
@@ -37,14 +37,14 @@ def push(ring: Snapshots, twins: Critic) -> Snapshots:
 
 
 def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic) -> Snapshots:
-    """Push if `due`; a ring without slots stays empty."""
+    """Push `twins` if `due`, else return the ring unchanged; a ring without slots never changes."""
     if ring.filled.size == 0:
         return ring
     return jax.tree.map(lambda new, old: jnp.where(due, new, old), push(ring, twins), ring)
 
 
 def draw(ring: Snapshots, order: Float[Array, " k"], num: int) -> Snapshots:
-    """Return the `num` snapshots with the largest numbers in `order`, which are from 0 to 1; empty slots come last."""
+    """Return the `num` snapshots with the largest numbers in `order` (from 0 to 1); empty slots are picked last."""
     _, slots = jax.lax.top_k(jnp.where(ring.filled, order, -1.0), num)
     critics, filled = jax.tree.map(lambda leaf: leaf[slots], (ring.critics, ring.filled))
     return Snapshots(critics, filled, ring.cursor)

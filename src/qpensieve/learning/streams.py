@@ -65,7 +65,7 @@ SEQUENCE = 1000
 class LaneNoise:
     """Noise of the lanes of some agents, block by block.
 
-    Lanes of one seed have the same draws: each agent behaves as if it were alone.
+    Lanes of one seed have the same draws: so an agent does not depend on the agents it trains with.
 
     Args:
         behaviour: How agents act.
@@ -119,7 +119,7 @@ class CorrelatedActions:
 
 
 def ar1(white: Float64[np.ndarray, "num c"], correlation: float) -> Float64[np.ndarray, "num c"]:
-    """x_t = rho x_(t-1) + sqrt(1 - rho^2) e_t from white noise e, with x_0 = e_0: standard normal at every step."""
+    """Return x_t = rho x_(t-1) + sqrt(1 - rho^2) e_t, x_0 = e_0, for white noise e: standard normal at every step."""
     x = white * math.sqrt(1.0 - correlation**2)
     x[0] = white[0]
     # After the turn with `lag`, x_t holds rho^j e_(t-j) for all j below 2 lag: ten turns instead of a thousand steps.
@@ -131,5 +131,5 @@ def ar1(white: Float64[np.ndarray, "num c"], correlation: float) -> Float64[np.n
 
 
 def uniform(x: Float64[np.ndarray, "num c"]) -> Float64[np.ndarray, "num c"]:
-    """Standard normal numbers -> numbers uniform in [-1, 1], by the distribution function (deviation D32)."""
+    """Map standard normal numbers to numbers uniform in [-1, 1], by the distribution function (deviation D32)."""
     return np.array([math.erf(value) for value in (x.ravel() / math.sqrt(2.0)).tolist()]).reshape(x.shape)
