@@ -104,7 +104,7 @@ def parts(part: Any) -> list[Any]:
         (["train", "trian"], "unknown domain 'trian'"),
         (["train", "--env", "DST2d"], "the domain is named without an option, got --env: qpensieve train DST2d"),
         (["train", "--domain=DST2d"], "the domain is named without an option, got --domain"),
-        (["train", "DST2d", "Hopper2d"], "train takes one domain, got DST2d, Hopper2d; for several there is qpensieve"),
+        (["train", "DST2d", "Hopper2d"], "train takes one domain, got DST2d, Hopper2d; use qpensieve sweep for"),
         (["train", "DST2d", "--lr", "1"], "unknown setting --lr; did you mean --learning-rate?"),
         (["train", "DST2d", "--buffer-size", "9"], "unknown setting --buffer-size; did you mean --replay-capacity?"),
         (["train", "DST2d", "--learning_rat=1"], "unknown setting --learning-rat; did you mean --learning-rate?"),

@@ -43,7 +43,7 @@ MODULES = ("callbacks", "envs", "metrics", "preferences")
 
 
 def __getattr__(name: str) -> object:
-    """Public names, imported when one is asked for: `qpensieve --help` should not wait for JAX."""
+    """Import a public name at its first use: `qpensieve --help` should not wait for JAX."""
     if name == "__version__":
         return _version()
     if name not in __all__:

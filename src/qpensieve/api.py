@@ -61,7 +61,7 @@ Kind = TypeVar("Kind", bound="Agent")
 
 
 class Agent:
-    """One policy for every preference, trained for several seeds side by side.
+    """An agent that serves every preference, trained for several seeds side by side.
 
     Args:
         domain: A domain, a Gymnasium id, module:factory, or a class or function that makes an environment.
@@ -69,7 +69,7 @@ class Agent:
         preset: `paper`, `robust` or `quick`.
         algo: Name of a method in `qpensieve.methods`. None: the method of the class.
         settings: Fields of `RunConfig` or of the method's settings. `steps` fixes the length of the schedules; without
-            it the first `learn` does.
+            `steps` the first `learn` fixes it.
     """
 
     algo: str = "qpensieve"
@@ -102,16 +102,16 @@ class Agent:
         """The training behind the agent."""
         self.algo = session.config.algo
         self.calibration: Calibration | None = None
-        """The newest calibration: of the policies of its step."""
+        """The newest calibration, which holds for the policies of its `step`. None: there is no calibration."""
         self._newest: Predictor | None = None
         self._newest_step = 0
 
     @classmethod
     def load(cls: type[Kind], path: str | Path, trust: bool = False) -> Kind:
-        """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
+        """Load the agent of a saved folder or of a run folder, as of its newest whole checkpoint.
 
-        Where no checkpoint has its replay any more (it was deleted or not copied), the newest is taken without, with a
-        warning: it predicts and evaluates as ever, and `learn` fills a new replay before it learns.
+        If no checkpoint has its replay (it was deleted, or not copied), the newest checkpoint is loaded without a
+        replay, with a warning. The agent then predicts and evaluates as usual, and `learn` fills a new replay first.
 
         Args:
             path: The folder.
@@ -119,7 +119,8 @@ class Agent:
 
         Raises:
             CheckpointError: There is no checkpoint, or none can be read.
-            ValueError: The folder holds an agent of another method than the class's. `Agent.load` takes any.
+            UntrustedError: The folder names code to import, and `trust` is False.
+            ValueError: The folder's agent has another method than this class. `Agent.load` takes any method.
         """
         source = Path(path)
         finish_save(source)
@@ -147,7 +148,7 @@ class Agent:
 
     @classmethod
     def _kind(cls, algo: str, source: Path) -> type["Agent"]:
-        """The class of a loaded agent: that of the method for `Agent`, else this one."""
+        """Return the class of a loaded agent: for `Agent` the class of its method, else this class."""
         of_method = next((kind for kind in Agent.__subclasses__() if kind.algo == algo), None)
         if cls is Agent:
             return of_method or Agent
@@ -175,21 +176,25 @@ class Agent:
     ) -> Kind:
         """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
-        The first call plans the schedules for its length, as `qpensieve train --steps` does; a later call plans what is
-        annealed for the whole of the longer run. Give `steps` to the constructor if several calls are one run. PGMORL
-        and PFA stop at the last whole iteration.
+        The first call fits the schedules to its length, as `qpensieve train --steps` does. A later call stretches
+        annealed settings over the longer run. Give `steps` to the constructor if several calls are one run. PGMORL and
+        PFA stop at the last whole iteration.
 
         Args:
             total_timesteps: A whole number (1e5 too). Off-policy methods round it up to whole blocks, with a warning.
-                Anything else is refused and leaves the agent as it was.
-            progress_bar: Show how far it is.
+                Any other value raises ValueError and leaves the agent as it was.
+            progress_bar: Show a progress line.
             callback: A function (step, metrics), an object with methods of `qpensieve.callbacks.Callback`, or a list of
-                them. Whoever returns False stops the training; what was learned is kept. No number depends on them.
-            eval_period: Evaluate (short protocol) every so many steps and at the end, for the callbacks.
+                them. A callback that returns False stops the training, and what was learned is kept. Callbacks change
+                no number.
+            eval_period: Steps between evaluations (short protocol) for the callbacks; one more is made at the end.
+                None: no evaluations.
 
         Raises:
-            CallbackError: A callback failed; the agent is as of the newest block and can be saved and learned on.
-            KeyboardInterrupt: Ctrl-C was pressed (or a notebook's stop), likewise; pressed twice, it ends at once.
+            CallbackError: A callback failed. The agent keeps what it learned up to the newest block: it can be saved
+                and can learn on.
+            KeyboardInterrupt: Ctrl-C was pressed (or a notebook's stop button). The agent keeps the newest block too,
+                unless Ctrl-C was pressed twice, which ends training at once.
         """
         session, callbacks = self.session, Callbacks(callback)
         goal = session.step + self._checked_steps(total_timesteps)
@@ -224,20 +229,21 @@ class Agent:
         normalized: bool = False,
         calibrated: bool = False,
     ) -> np.ndarray | Any:
-        """Action(s) of one seed's policy as the environment's `step` takes them, in plain NumPy.
+        """Return action(s) of one seed's policy as the environment's `step` takes them, in plain NumPy.
 
-        That is in the environment's own action box; integer indices where actions are discrete. The ten domains have
-        the box [-1, 1].
+        Actions are in the environment's own box ([-1, 1] in the ten domains), or integer indices where they are
+        discrete.
 
         Args:
             obs: One observation, or a batch of them; flat or in the shape that the environment returns.
-            preference: One preference for all, or one for each observation. It must be given.
+            preference: One preference for all observations, or one for each. Required: None raises ValueError.
             seed: Which of the trained seeds, counted from 0.
-            deterministic: The mean action (as evaluations use), or a sample.
-            generator: Source of the noise of samples.
-            normalized: Actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
-            calibrated: Ask the policy for what the calibration says brings more under `preference`. Off by default: so
-                a preference always means the policy of that preference, before and after `calibrate`.
+            deterministic: True: the action that evaluations use. False: a sample of the policy.
+            generator: Source of the noise of samples. None: a new source at every call.
+            normalized: Return actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
+            calibrated: Ask the policy for the preference that `calibrate` found to bring more under `preference`;
+                ValueError without an up-to-date calibration. Off by default: then a preference means the policy of
+                that preference, before and after `calibrate`.
         """
         spec = self.session.spec
         if preference is None:
@@ -257,24 +263,24 @@ class Agent:
         return spec.one_of(action, 0) if is_single else action
 
     def _policies(self) -> Predictor:
-        """The newest policies, also while a callback asks."""
+        """Return the newest policies, also during training, when a callback predicts."""
         if self._newest is None or self._newest_step != self.session.step:
             self._newest, self._newest_step = self.session.predictor(), self.session.step
         return self._newest
 
     def evaluate(self, preferences: ArrayLike | None = None, episodes: int = FULL_EPISODES) -> RunSummary:
-        """UT (asked, calibrated, best row), HV, front size, best single row and rank correlation per seed.
+        """Evaluate every seed: UT (asked, calibrated, best row), HV, front size, best single row, rank correlation.
 
-        The preferences are `preferences`, else the agents' own (sac, hybrid-sac), else the test table.
+        Without `preferences`, the agents' own preferences (sac, hybrid-sac) or else the test table are played.
         """
         table, given = self._table(preferences), self.session.spec.reference
         known = self.calibration if self._is_calibrated else None
         return summarize(self.returns(table, episodes), table, None if given is None else np.array(given), known)
 
     def front(self, seed: int = 0, preferences: ArrayLike | None = None, episodes: int = FULL_EPISODES) -> Front:
-        """What the policy of one seed reaches under each preference, and which of these are best: print it.
+        """Play one seed's policy under each preference and return its mean returns, with the non-dominated rows marked.
 
-        The preferences are those of `evaluate`.
+        `print` shows those rows as a table. Without `preferences`, those of `evaluate` are played.
         """
         session, table, row = self.session, self._table(preferences), self._checked_seed(seed)
         returns = session.play(table, _whole("episodes", episodes, 1))
@@ -289,20 +295,20 @@ class Agent:
         episodes: int = FULL_EPISODES,
         path: str | Path | None = None,
     ) -> Figure:
-        """Draw what the policies reach under each preference; returns the figure of matplotlib.
+        """Draw the mean returns under each preference; returns the figure of matplotlib.
 
-        Each point is a preference in the colour of its weights; those that others dominate are small and pale.
+        Each point is a preference in the colour of its weights; dominated points are small and pale.
 
         Args:
-            x: Objective of the horizontal axis: its name or number. Default: the first that `y` is not.
-            y: Objective of the vertical axis. Default: the next one.
+            x: Objective of the horizontal axis: its name or number. None: the first objective that is not `y`.
+            y: Objective of the vertical axis. None: the first objective that is not `x`.
             seed: Which of the trained seeds, counted from 0. None: all together.
-            preferences: Those of `evaluate`.
+            preferences: Preferences to play, as in `evaluate`.
             episodes: Episodes per preference.
-            path: Also write the picture here; its ending says in which format (png, pdf, svg, jpg).
+            path: Also write the picture to this file; its ending names the format (png, pdf, svg, jpg).
 
         Raises:
-            ImportError: matplotlib is not installed; says how to get it.
+            ImportError: matplotlib is not installed; the message says how to install it.
         """
         table, config = self._table(preferences), self.config
         seeds = slice(None) if seed is None else slice(self._checked_seed(seed), seed + 1)
@@ -319,28 +325,28 @@ class Agent:
     def choose(
         self, maximize: Axis, where: Mapping[Axis, Bound] | None = None, seed: int = 0, episodes: int = FULL_EPISODES
     ) -> Choice:
-        """The preference under which one objective is largest while others keep their bounds, and what it brings.
+        """Choose the preference under which one objective is largest while others keep their bounds.
 
         Args:
             maximize: Name or number of an objective.
-            where: Objective -> bound, such as {"control": (">=", -50)}. Where no preference keeps all bounds, the
-                nearest one is returned, with a warning.
+            where: Objective -> bound, such as {"control": (">=", -50)}. If no preference keeps all bounds, the nearest
+                one is chosen, with a warning.
             seed: Which of the trained seeds, counted from 0.
             episodes: Episodes per preference.
         """
         return self.front(seed, episodes=episodes).choose(maximize, where)
 
     def calibrate(self, episodes: int = EPISODES, progress_bar: bool = False) -> Calibration:
-        """Find what to ask the policies for: for each test preference the row that brings more under it; print it.
+        """Find, for each test preference, the row of the test table to ask the policy for in its place.
 
-        A policy that is asked for a preference need not be the best of its own for it, above all where episodes can
-        end early. Half of the episodes choose a row for each preference, the others confirm it: where no gain shows, a
-        preference asks for itself. `predict(..., calibrated=True)`, `evaluate`, `save` and `export_policy` use the
-        result until the agent learns on.
+        The policy asked for a preference need not be the agent's best for it, above all where episodes can end early.
+        Half of the episodes choose a row for each preference, and the other half confirm the choice. A preference
+        without a confirmed gain asks for itself. `predict(..., calibrated=True)`, `evaluate`, `save` and
+        `export_policy` use the result until the agent learns on. `print` shows it.
 
         Args:
             episodes: Episodes of each seed, at most. They count as samples: `environment_steps` of the result.
-            progress_bar: Show how far it is.
+            progress_bar: Show a progress line.
         """
         session, policies = self.session, self._policies()
         num, own = session.spec.num_objectives, session.own_preferences
@@ -360,7 +366,7 @@ class Agent:
         return self.calibration
 
     def _table(self, preferences: ArrayLike | None) -> Float[np.ndarray, "p d"]:
-        """The preferences given, else the agents' own, else the test table."""
+        """Return the given preferences as rows; None: the agents' own, else the test table."""
         num, own = self.session.spec.num_objectives, self.session.own_preferences
         table = check_preference(protocols(num, own).full if preferences is None else preferences, num)
         if table.ndim > 2 or table.size == 0:
@@ -375,7 +381,7 @@ class Agent:
         return f"<{type(self).__name__}({asked}) after {self.num_steps:,} steps>"
 
     def returns(self, preferences: ArrayLike | None, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
-        """Undiscounted returns of the deterministic policies."""
+        """Play the deterministic policies and return their undiscounted returns."""
         return self.session.evaluate(self._table(preferences), _whole("episodes", episodes, 1))
 
     def critic_error(
@@ -386,17 +392,18 @@ class Agent:
         actions: Draw = Sampling.actions,
         seed: int = Sampling.seed,
     ) -> CriticErrors:
-        """L_critic: how far the critics are from Monte-Carlo returns of their policy, for each preference and seed.
+        """Measure L_critic: how far critics are from Monte-Carlo returns of their policy, per preference and seed.
 
         Args:
-            preferences: One, or rows of them. None: the paper's five, or those that have agents of their own.
+            preferences: One, or rows of them. None: the agents' own (sac, hybrid-sac), else the paper's five for two
+                objectives, those of its curves for more, or the centre where the paper has none.
             pairs: Pairs of state and action per seed and preference.
             rollouts: Returns per pair.
             actions: How the actions of the pairs are drawn: by the policy, or uniformly.
             seed: Seed of the measurement.
 
         Raises:
-            ValueError: PGMORL and PFA have no such critic.
+            ValueError: The method has no critic Q(s, a; lam): PGMORL and PFA.
         """
         meter = CriticMeter(self.config, preferences, Sampling(pairs, rollouts, actions, seed))
         try:
@@ -405,18 +412,22 @@ class Agent:
             meter.close()
 
     def save(self, path: str | Path) -> Path:
-        """Write the agent, replay included, so that `load` continues exactly; returns the folder.
+        """Write the agent with its replay, so that a loaded agent learns on exactly; returns the folder.
 
-        The folder must be new, empty or hold an earlier save, which is replaced only once all of the new is on the
-        disk. Results of the agent that is replaced go with it. An agent whose environment cannot be imported by a name
-        is refused.
+        The folder must be new, empty or hold an earlier save. The earlier save, with its results, is replaced only
+        once the whole new one is on the disk.
+
+        Raises:
+            ValueError: The environment cannot be imported by a name.
+            OSError: The folder holds something else.
+            CheckpointError: The agent cannot be written.
         """
         return save_agent(self.session, path, self.calibration)
 
     def export_policy(self, path: str | Path, seed: int = 0, critics: bool = False) -> Path:
         """Write one seed's policy as arrays, with a loader that needs NumPy alone; returns the file.
 
-        A calibration of the newest policies goes into the file too.
+        The file also holds the calibration, if it is up to date.
 
         Args:
             path: The file, such as policy.npz.
@@ -460,7 +471,10 @@ class SAC(Agent):
 
 
 class HybridSAC(Agent):
-    """SAC for single preferences that also climbs the snapshots of a Q-Pensieve helper."""
+    """SAC, one agent per preference; after `switch_after` updates it may also follow past critics of a Q-Pensieve.
+
+    That Q-Pensieve is its helper, which trains at the same time on samples of its own.
+    """
 
     algo = "hybrid-sac"
 
@@ -495,7 +509,7 @@ def load(path: str | Path, trust: bool = False) -> Agent:
 
 
 def _whole(name: str, value: object, low: int, high: int = sys.maxsize) -> int:
-    """Return a whole number between two others, checked; `value` may be one of NumPy."""
+    """Return `value` as an int; ValueError unless it is a whole number (of Python or NumPy) from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         limits = f"of at least {low}" if high == sys.maxsize else f"from {low} to {high}"
         raise UserError(f"{name} must be a whole number {limits}, got {value!r}")

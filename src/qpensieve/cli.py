@@ -1,4 +1,4 @@
-"""The command `qpensieve`: a table of commands, read without importing JAX, and what is said where one fails."""
+"""The command `qpensieve`: a table of commands, read without importing JAX, and the report of a failed command."""
 
 import difflib
 import os
@@ -48,11 +48,11 @@ ABOUT = {
 }
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED, EXIT_TERMINATED = 1, 70, 130, 143
 EXIT_UNHEARD = 128 + 13
-"""Exit code where the reader of the output has ended, as a shell gives it for SIGPIPE."""
+"""Exit code if the reader of the output has ended; shells give the same for SIGPIPE."""
 SAVE_WHEN_STOPPED = ("train", "resume", "paper", "sweep")
 """Commands that save at SIGTERM."""
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
-"""Part of XLA's messages where memory is lacking; they have no type of their own."""
+"""Part of XLA's errors about a lack of memory, which have no type of their own."""
 DEBUG = "QPENSIEVE_DEBUG"
 """Environment variable: 1 shows the traceback of every error."""
 ERASE_LINE = "\r\x1b[K"
@@ -105,14 +105,14 @@ def _run(words: list[str]) -> None:
             from qpensieve.options import parse
 
             function: Callable[..., None] = getattr(import_module(f"qpensieve.{module}"), name)
-        if name == "train":  # which options there are depends on some of them
+        if name == "train":  # its options depend on --algo and --preset
             function(words[1:])
         else:
             parse(function, words[1:], f"{prog} {words[0]}")
 
 
 def _end_by(error: BaseException, when_stopped: int) -> NoReturn:
-    """Say in a sentence why the command ends; show the traceback of a bug."""
+    """Print in one sentence why the command ends, and the traceback of a bug; then exit."""
     if isinstance(error, StopTraining | KeyboardInterrupt):
         print(str(error) or "interrupted", file=sys.stderr)
         sys.exit(when_stopped)
@@ -128,7 +128,7 @@ def _end_by(error: BaseException, when_stopped: int) -> NoReturn:
 
 
 def _sentence(error: BaseException) -> str | None:
-    """The message of an error that the user can mend, a lack of memory included; None for a bug."""
+    """Return the message of an error whose cause a user can remove, such as a lack of memory; None for a bug."""
     why = str(error).partition("\n")[0]
     if isinstance(error, MemoryError) or OUT_OF_MEMORY in why:
         about = f" ({why})" if why else ""
@@ -141,7 +141,11 @@ def _sentence(error: BaseException) -> str | None:
 
 
 def _end_unheard() -> NoReturn:
-    """End without a word, as other commands do, where the reader of the output has ended."""
+    """Exit without a message, as other commands do when the reader of the output has ended.
+
+    Raises:
+        BrokenPipeError: Both streams are open, so the pipe is another one.
+    """
     closed = [stream for stream in (sys.stdout, sys.stderr) if _is_closed(stream)]
     if not closed:
         raise
@@ -158,7 +162,7 @@ def _is_closed(stream: TextIO) -> bool:
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """Say so while the package is imported, which takes seconds; on a terminal only, and gone afterwards."""
+    """Show a line on a terminal while the package is imported, which takes seconds; then erase it."""
     is_shown = sys.stderr.isatty()
     if is_shown:
         print("loading JAX and qpensieve ...", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The commands of `cli.COMMANDS`: thin functions over the package; tyro turns their signatures into options."""
+"""Commands of `cli.COMMANDS` for single runs: thin functions, whose signatures tyro turns into options."""
 
 import dataclasses
 import shlex
@@ -42,7 +42,7 @@ BASIC = frozenset(
 )
 """Settings that `train --help` shows; `--help-all` shows all."""
 DOMAIN_ELSEWHERE = ("domain", "env", "env_id", "env_name", "environment", "task")
-"""Options by which other programs name what to train on."""
+"""Options that other programs have for the domain."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +51,9 @@ class TrainArguments:
 
     run: RunConfig
     preset: PresetName = "paper"
-    """Defaults of all other settings: the paper's; the paper's with guards against values that run away, random
-    actions that go further, more updates and a step size that falls over the run (robust, for qpensieve and mosac; what
-    we would take for a new problem); or small ones for two cores (quick)."""
+    """Defaults of all other settings. paper: the paper's. robust (qpensieve and mosac): guards against values that run
+    away, correlated random actions, more updates, and a step size that falls over the run; recommended for a new
+    problem. quick: small networks and short runs for two cores."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
@@ -86,7 +86,7 @@ def train(words: list[str]) -> None:
 
 
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
-    """Parse the words; the preset (of a domain) provides what they do not name."""
+    """Parse the words; settings that they do not name come from the preset for the domain."""
     is_help, is_all = not {*HELP, HELP_ALL}.isdisjoint(words), HELP_ALL in words
     if is_help:  # show the defaults of the domain that is named
         domain = next((word for word in words if find_domain(word) is not None), "")
@@ -105,14 +105,14 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
 
 
 def _check_options(words: list[str], algo: str, known: Collection[str]) -> None:
-    """Refuse an option of `train` that the method does not have.
+    """Refuse a second domain, and options that `train` or the method does not have.
 
     Raises:
-        UserError: Says whose it is, or which one was probably meant.
+        UserError: The message names the methods with this setting, or the option that was probably meant.
     """
     domains = list(takewhile(lambda word: not word.startswith("-"), words))
     if len(domains) > 1:
-        raise UserError(f"train takes one domain, got {', '.join(domains)}; for several there is qpensieve sweep")
+        raise UserError(f"train takes one domain, got {', '.join(domains)}; use qpensieve sweep for several")
     for word in words:
         option = word.split("=")[0].replace("_", "-")
         name = option.removeprefix("--").replace("-", "_")
@@ -123,7 +123,7 @@ def _check_options(words: list[str], algo: str, known: Collection[str]) -> None:
         owners = [method.name for method in METHODS.values() if name in flat(method.config())]
         near = suggestions(name, known)
         if owners and SYNONYMS.get(name) not in near:
-            raise UserError(f"{algo} has no setting {option}; it is one of {', '.join(owners)}")
+            raise UserError(f"{algo} has no setting {option}; it is a setting of {', '.join(owners)}")
         meant = " or ".join(f"--{one.replace('_', '-')}" for one in near)
         tip = f"; did you mean {meant}?" if meant else "."
         raise UserError(f"unknown setting {option}{tip} All of them: qpensieve train --algo {algo} {HELP_ALL}")
@@ -140,13 +140,13 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
 
     Args:
-        run: The run folder. That of a saved agent becomes a run; `save` does not write there any more.
+        run: The run folder. The folder of a saved agent becomes a run; `save` does not write there any more.
         num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
-        steps: Train up to this many steps instead of the number in the run's configuration; not less than the run has
-            reached (pgmorl and pfa: than it was planned for), and the steps that are done stay as they are. Settings
-            that are annealed over the whole run are annealed over all of the new length; others keep their values.
+        steps: Train up to this many steps instead of the number in the run's configuration. It must not be less than
+            the run has reached (pgmorl and pfa: than it was planned for). Steps that are done stay as they are.
+            Settings that are annealed over the whole run are annealed over the new length; others keep their values.
         trust: Import the code that the run's domain names.
-        start_over: Begin from the start; whatever the run has reached is removed.
+        start_over: Remove everything that the run has reached, and begin from the start.
         options: What the run shows and writes.
     """
     asked = {"num_threads": num_threads, "steps": steps}
@@ -161,16 +161,16 @@ def resume(  # noqa: PLR0913 (each argument is an option)
 def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
-    The replay is not needed. Where the newest checkpoint cannot be read, the newest policies are evaluated that can:
-    those of an older checkpoint, or of parameters that the run kept.
+    The replay is not needed. If the newest checkpoint cannot be read, the newest readable policies are evaluated, of an
+    older checkpoint or of parameters that the run kept.
 
     Args:
         run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
-        reference: Also print HV from this point, one number per objective; the run keeps its own.
+        reference: Also print HV from this point, one number per objective; the run's own point stays.
         trust: Import the code that the run's domain names.
     """
-    # What is wrong is better said before an evaluation that may take minutes.
+    # Errors in the arguments are raised before an evaluation that may take minutes.
     if other is not None:
         comparison.read(other)
     if reference and (run / CONFIG).exists():
@@ -190,14 +190,14 @@ def plot(
     out: Path | None = None,
     what: pictures.What | None = None,
 ) -> None:
-    """Draw the pictures of a run: front, curves, training, generations, predictions; or several runs' curves in one.
+    """Draw the pictures of a run (front, curves, training, generations, predictions), or several runs' curves in one.
 
     Args:
         run: A run folder or a file written by `qpensieve export`, or several of them.
         out: One run: a file (.png, .pdf, .svg, .jpg) for one picture (the front, if `--what` does not say), or a folder
             for all; default: the run folder, or next to the exported file. Several runs: a file or a folder; default:
             compare.png.
-        what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
+        what: Draw only this picture. training: logged losses, gradients, entropy and values by preference, with alarms.
             generations and predictions: the search of pgmorl and pfa.
     """
     _check_named(run)
@@ -235,12 +235,12 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
 ) -> None:
     """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader for NumPy alone.
 
-    Where these policies were calibrated, the file holds the calibration: the loader's `ask` applies it.
+    If these policies were calibrated, the file also holds the calibration, which the loader's `ask` applies.
 
     Args:
         run: The run folder, or the folder of a saved agent.
         out: The file to write. Default: policy/policy.npz in the run folder.
-        seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
+        seed: Number of the seed. Default: the best by UT if this step was fully evaluated, else the first.
         step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py next to the file.
         critics: Write the critics too: the loader's `value` uses them.
@@ -259,11 +259,11 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
 
 
 def calibrate(run: RunFolder, episodes: int = EPISODES, trust: bool = False, quiet: bool = False) -> None:
-    """Find the preference to ask the policy for where another one counts; writes calibration.json.
+    """Find, for each preference, the row of the test table to ask the policy for; writes calibration.json.
 
     Some rows of the test table are played. For each preference the best row is chosen, and the choice is confirmed on
-    other episodes: where no gain shows, a preference asks for itself. `predict(..., calibrated=True)` and exported
-    policies use the result; the table of the run shows what it brings.
+    other episodes. A preference without a confirmed gain asks for itself. `predict(..., calibrated=True)` and exported
+    policies use the result, and the run's table shows the gain.
 
     Args:
         run: The run folder, or the folder of a saved agent.
@@ -287,7 +287,7 @@ def compare(
     curves: bool = False,
     reference: tuple[float, ...] = (),
 ) -> None:
-    """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC; and settings that differ.
+    """Compare runs on the test preferences that they share: UT, HV, ED against MO-SAC, and settings that differ.
 
     Args:
         results: Run folders, or files written by `qpensieve export`.
@@ -332,7 +332,7 @@ def critic(  # noqa: PLR0913 (each argument is an option)
         run: The run folder; methods with a replay (not pgmorl and pfa).
         step: Steps of kept parameters or of a checkpoint. Default: the newest.
         all_steps: All steps that the run kept.
-        preferences: Such as 0.1,0.9 0.5,0.5. Default: the paper's five, or those that have agents of their own.
+        preferences: Such as 0.1,0.9 0.5,0.5. Default: the agents' own (sac, hybrid-sac), else the paper's.
         pairs: Pairs of state and action per seed and preference, each from a fresh episode.
         rollouts: Returns per pair.
         actions: How the actions of the pairs are drawn: by the policy, or uniformly.
@@ -356,7 +356,10 @@ def domains() -> None:
 
 
 def _peek(words: list[str], option: str, default: str) -> str:
-    """The value of an option that decides which settings there are, before they are parsed; the last one counts."""
+    """Return the value of an option before the words are parsed, because it decides which settings exist.
+
+    The last value in the words is returned; `default` if the option is missing.
+    """
     found = default
     for i, word in enumerate(words):
         if word == option and i + 1 < len(words):
@@ -384,7 +387,7 @@ def _complete(run: Run, hint: str = "") -> None:
 
 
 def _report(folder: Path) -> None:
-    """Table, summary.json and pictures of a run that was fully evaluated."""
+    """Print the table of a run and write its summary.json and pictures; without a full evaluation do nothing."""
     if len(load_evaluations(folder / EVALUATIONS).full_steps) == 0:
         return
     print(summaries.format_summary(summaries.write_summary(folder)))
@@ -409,7 +412,7 @@ def _dominance(run: Path, other: Path) -> str:
 
 
 def _domain_rows(domain: Domain) -> list[console.Row]:
-    """A domain in the list: its objectives take as many lines as they need."""
+    """Return the rows of a domain in the list; its objectives may need several."""
     pairs = zip(domain.objectives, domain.spec.reference or (), strict=True)
     first, *more = textwrap.wrap(", ".join(f"{name}\xa0({value:g})".replace(" ", "\xa0") for name, value in pairs), 44)
     sizes = {"obs": domain.obs_size, "act": domain.action_size, "steps": domain.max_steps}

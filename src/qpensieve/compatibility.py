@@ -1,4 +1,4 @@
-"""Whether two configurations are of the same run, by what their settings decide.
+"""Compare configurations: are they of one run, or comparable in a table, by what their settings decide.
 
 A field of `RunConfig` may carry a mark of what it decides (`settings.MACHINE`, ...). Fields without a mark, and all
 settings of methods, decide what is learned.
@@ -22,7 +22,7 @@ SAME_SETTINGS = frozenset({LEARNING, LENGTH, EVALUATION})
 
 
 class Difference(NamedTuple):
-    """One setting in which two configurations differ; None where it is not set or not known."""
+    """One setting in which two configurations differ; a value is None if it is none or the setting is missing."""
 
     name: str
     before: object
@@ -33,14 +33,14 @@ class Difference(NamedTuple):
 
 
 def settings_of(config: RunConfig | Mapping[str, object], decide: Collection[Mark] = EVERYTHING) -> dict[str, object]:
-    """Return name -> value of the settings of a configuration that decide one of these, those of its parts included.
+    """Return name -> value of the settings, of a configuration and its parts, with a mark among `decide`.
 
-    Schedules are filled in. Equal settings have equal values: lists are tuples, whole floats are integers, and a
-    built-in domain has its short name.
+    Schedules are filled in where this version can run the configuration. Values are made comparable: lists are tuples,
+    whole floats are integers, and a built-in domain has its short name.
 
     Args:
-        config: A configuration, or one as it was saved, also by an earlier version.
-        decide: What the settings decide, such as `SAME_SETTINGS`.
+        config: A configuration, or a saved one, also by an earlier version.
+        decide: Marks, such as `SAME_SETTINGS`.
     """
     built = config if isinstance(config, RunConfig) else _built(config)
     values = parts.flat(scheduled(built)) if isinstance(built, RunConfig) else completed(built)
@@ -55,7 +55,7 @@ def differences(
     now: RunConfig | Mapping[str, object],
     decide: Collection[Mark] = EVERYTHING,
 ) -> list[Difference]:
-    """List the settings in which two configurations differ, of those that decide one of these."""
+    """List the settings with a mark among `decide` in which two configurations differ."""
     theirs, ours = settings_of(before, decide), settings_of(now, decide)
     of = lambda flat, name: flat.get(name, _plain(parts.RETIRED.get(name)))
     pairs = [Difference(name, of(theirs, name), of(ours, name)) for name in {**theirs, **ours}]
@@ -63,14 +63,17 @@ def differences(
 
 
 def is_bound_to_length(config: RunConfig) -> bool:
-    """Return whether a schedule depends on the length of the run, so that a longer run is another run."""
+    """Return whether what is learned depends on `steps`, so that a longer run cannot continue this one.
+
+    That is so for a population, and where `steps` sets `random_steps` or a setting of the method.
+    """
     planned = scheduled(config)
     is_planned = (planned.agent, planned.random_steps) != (config.agent, config.random_steps)
     return config.method.is_population or is_planned
 
 
 def _built(saved: Mapping[str, object]) -> RunConfig | Mapping[str, object]:
-    """Return the configuration that was saved, or what was saved if this version cannot run it."""
+    """Return the configuration that was saved, or `saved` itself if this version cannot build it."""
     try:
         return from_dict(dict(saved))
     except (ValueError, TypeError):

@@ -122,7 +122,7 @@ class RunConfig:
     log_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 1_000
     """Steps between rows of training metrics. None: a twentieth of the steps, at most 1 000."""
     checkpoint_seconds: Annotated[float, NOT_NEGATIVE, MACHINE] = 60.0
-    """A checkpoint is written at every evaluation and at least this often."""
+    """Most seconds between checkpoints; one is also written at every evaluation."""
     parameters_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 100_000
     """Steps between copies of the parameters, all of which are kept. None: a fifth of the steps, at most 100 000."""
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY, RECORDS] = "on"
@@ -145,7 +145,7 @@ class RunConfig:
 
     @property
     def domain_id(self) -> str:
-        """Short name of a known domain, or what the user wrote."""
+        """Short name of a built-in domain; for any other environment `domain` as text."""
         known = find_domain(self.domain) if isinstance(self.domain, str) else None  # the API also takes functions
         return str(self.domain) if known is None else known.id
 
@@ -155,7 +155,7 @@ class RunConfig:
 
     @property
     def capacity(self) -> int:
-        """Rows of the replay: at most the steps of the run, in whole blocks."""
+        """Rows of the replay: `replay_capacity`, but at most the steps of the run, in whole blocks."""
         rows = min(self.replay_capacity, self.steps)
         return max(self.block, rows - rows % self.block)
 
@@ -166,7 +166,7 @@ class RunConfig:
 
     @property
     def schedule_end(self) -> int | None:
-        """Step at which the agent's schedules end; None if there is none."""
+        """Step at which the method's annealed settings reach their ends; None if nothing is annealed."""
         agent = parts.flat(self.agent)
         if (updates := agent.get("anneal_updates")) is not None:
             return self.random_steps - (-updates // self.updates_per_step)
@@ -178,7 +178,7 @@ class RunConfig:
         return None if self.random_noise == "white" else NOISE_CORRELATION
 
     def conflicts(self) -> list[str]:
-        """Name settings of the run that do not fit each other, its method or its algorithm's settings."""
+        """Return one sentence for each setting that does not fit the other settings or the method."""
         method, found = self.method, []
         if not 0 <= self.first_seed <= SEED_LIMIT - self.seeds:
             found = [f"first_seed must leave all seeds between 0 and {SEED_LIMIT - 1}, got {self.first_seed}"]
@@ -188,7 +188,10 @@ class RunConfig:
         return found + method.check(self.agent, self)
 
     def _not_whole(self) -> list[str]:
-        """Name numbers of steps that are no whole blocks, and of updates: methods check these once a block."""
+        """Return one sentence for each number of steps or updates that is no whole number of blocks.
+
+        If `updates_per_step` does not fit the method, the only sentence says so.
+        """
         pace, block = max(self.updates_per_step, 1), max(self.block, 1)
         if pace > 1 and self.algo in ONE_UPDATE_EACH:
             return [f"updates_per_step must be 1 for {self.algo}, whose updates go with single steps, got {pace}"]
@@ -220,14 +223,18 @@ QUICK_RUN: dict[str, object] = {
     "eval_period": 5_000,
     "parameters_period": 10_000,
 }
-"""What `quick` changes in a run with a replay; each method adds its own (`Method.quick`)."""
+"""Settings that `quick` changes in every run with a replay; each method adds its own (`Method.quick`)."""
 
 EVAL_STRIDES = {5: 25}
 """Number of objectives -> `eval_stride`, where short evaluations of every fifth row would cost more than training."""
 
 
 def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") -> RunConfig:
-    """The settings of a preset: the paper's, `robust`, or `quick` (for two cores)."""
+    """Return the settings of a preset: `paper`, `robust`, or `quick` (for two cores).
+
+    Raises:
+        ValueError: The method or the preset is unknown, or the method has no preset `robust`.
+    """
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
     method, known = get_method(algo), find_domain(domain)
@@ -251,7 +258,7 @@ def spec_of(config: RunConfig) -> EnvSpec:
     """Return the description of the run's environment, with the run's reference point.
 
     Raises:
-        ValueError: If the reference point has not one number per objective.
+        ValueError: The reference point lacks one number per objective, or the environment cannot be made.
     """
     spec = envs.spec_of(config.domain)
     if not config.reference:
@@ -263,9 +270,9 @@ def spec_of(config: RunConfig) -> EnvSpec:
 
 
 def completed(saved: Mapping[str, object]) -> dict[str, object]:
-    """Return name -> value of a saved configuration in the settings of this version, those of its parts included.
+    """Return name -> value of a saved configuration and its parts, in the settings of this version.
 
-    Unknown and odd values stay as they are.
+    Settings that it lacks are filled in. Unknown names and values of wrong types stay as they are.
     """
     agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
     run = parts.filled(RunConfig, {**saved, "agent": None})
@@ -276,7 +283,10 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
 
 
 def scheduled(config: RunConfig) -> RunConfig:
-    """Fill in the settings that follow the length of the run."""
+    """Return the config with numbers in place of None for the settings of `SCHEDULE`.
+
+    A config that `check` refuses is returned as it is.
+    """
     if config.algo not in METHODS or parts.problems(config):  # `check` refuses these
         return config
     for name, share in SCHEDULE.items():
@@ -288,10 +298,10 @@ def scheduled(config: RunConfig) -> RunConfig:
 
 
 def lengthened(config: RunConfig, steps: int) -> RunConfig:
-    """Return the config of the run with another number of steps.
+    """Return the config with another number of steps.
 
-    Settings that are annealed over the run, or half of it, are annealed over the new length. Settings that follow no
-    length yet follow the new one. Other settings stay as they are.
+    Settings that were annealed over the run or half of it are annealed over the new length. Settings of `SCHEDULE` that
+    are None get numbers for the new length. Other settings stay as they are.
     """
     if parts.problems(config):
         return replace(config, steps=steps)
@@ -325,7 +335,7 @@ def describe_schedule(config: RunConfig) -> str:
 
 
 def remarks(config: RunConfig) -> list[str]:
-    """Say which settings of a checked configuration do less than their names promise."""
+    """Return one sentence for each setting of a checked configuration that does less than its name promises."""
     method, found = config.method, list[str]()
     before, now = parts.flat(method.config()), parts.flat(config.agent)
     if changed := [name for name in method.of_helper if now.get(name) != before[name]]:
@@ -340,7 +350,7 @@ def remarks(config: RunConfig) -> list[str]:
 
 
 def about_learning(config: RunConfig, steps: int) -> str:
-    """Say if training for `steps` ends before learning starts; else empty."""
+    """Return a warning if training for `steps` ends before learning starts; else an empty text."""
     if config.method.is_population or steps > config.random_steps:
         return ""
     return (
@@ -353,19 +363,19 @@ def check(config: RunConfig) -> None:
     """Refuse settings that cannot run.
 
     Raises:
-        ValueError: Names every such setting and what it must be.
+        ValueError: Some setting cannot run; the message names each one and what it must be.
     """
-    get_method(config.algo)  # an unknown one has no settings to check
+    get_method(config.algo)  # an unknown method has no settings to check
     problems = parts.problems(config)
     if problems:
         raise UserError("these settings cannot run:\n  " + "\n  ".join(problems))
 
 
 def check_fits(config: RunConfig) -> None:
-    """Refuse a method that does not fit its built-in domain. Other environments must be made first to be known.
+    """Refuse a method that does not fit its built-in domain. Other environments are not checked: they must be made.
 
     Raises:
-        ValueError: Says what does not fit, such as preferences for another number of objectives.
+        ValueError: Something does not fit, such as preferences for another number of objectives.
     """
     if find_domain(config.domain) is None:
         return
@@ -386,10 +396,10 @@ def to_dict(config: RunConfig) -> dict[str, object]:
 
 
 def from_dict(values: Mapping[str, object]) -> RunConfig:
-    """Return the config that `to_dict` made.
+    """Return the config that `to_dict` turned into `values`; its rules are not checked.
 
     Raises:
-        ValueError: If a field is unknown or missing; names it.
+        ValueError: A field is unknown, missing or of a wrong kind; the message names it.
     """
     if not isinstance(values, dict):
         raise UserError(f"a configuration must be a JSON object, got a {type(values).__name__}")
@@ -403,7 +413,7 @@ def from_dict(values: Mapping[str, object]) -> RunConfig:
 
 
 def check_can_be_saved(config: RunConfig) -> None:
-    """Raise ValueError if the environment has no name by which another process could make it."""
+    """Raise ValueError unless the environment has a name by which another process can make it."""
     if is_local(config.domain):
         raise UserError(not_saved(config.domain))
 
@@ -422,15 +432,15 @@ def save(config: RunConfig, path: Path) -> None:
 
 
 def load(path: Path, trust: bool = False) -> RunConfig:
-    """The config that `save` wrote.
+    """Load the config that `save` wrote.
 
     Args:
         path: Its file.
         trust: Whether the code that its domain names may be imported.
 
     Raises:
-        ValueError: It is no configuration; names the file.
-        UntrustedError: It names code to import, and `trust` is False.
+        ValueError: The file holds no configuration, or one that cannot run; the message names the file.
+        UntrustedError: The configuration names code to import, and `trust` is False.
     """
     with interpreting(path, "a configuration"):
         config = from_dict(parse(path, read_bytes(path)))

@@ -1,4 +1,4 @@
-"""The terminal: the progress line, and how numbers and tables are shown."""
+"""The terminal: a progress line, and numbers and tables as text."""
 
 import math
 import os
@@ -19,26 +19,26 @@ Row = Mapping[str, str | float | int | None]
 
 COMPILING, RANDOM, LEARNING, EVALUATING, SAVING = "compiling", "random steps", "learning", "evaluating", "saving"
 DONE = "done"
-"""What a run may be doing. The first block of random steps and the first of learning are compiling."""
+"""Phases of a run. The first block of random steps and the first of learning are shown as compiling."""
 RUNNING = "evaluation running"
 """Shown while worker processes play an evaluation."""
 HALF_LIFE = 120.0
 """Seconds after which a measured pace counts half."""
 SURE_AFTER = 3.0
-"""Seconds of learning after which its pace is taken for the run's."""
+"""Seconds of learning after which its pace gives the estimate for the run."""
 PAGE = 79
 """Columns that tables and texts keep to."""
 NARROW, WIDE = 70, 100
 """Columns of a terminal too narrow for a bar, and of one with room for a long one."""
 LONG_RUN = 600.0
-"""A run that takes more seconds than this says so."""
+"""Seconds; a run that takes longer announces how long it takes."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 """Codes that colour text on a terminal; Gymnasium puts them into its warnings."""
 
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as sentences without colours; only those of other kinds name their line of code."""
+    """Show each UserWarning as a plain sentence; other warnings keep Python's format, with their line of code."""
     usual = warnings.formatwarning
 
     def format_warning(
@@ -69,12 +69,12 @@ class Workload:
     """The work of a run: its random steps and evaluations, and words for people.
 
     Attributes:
-        random_steps: Up to this step nothing is learned; these steps are fast, and timed apart.
+        random_steps: Number of steps before learning, which are fast and timed separately.
         eval_period: Steps between evaluations; 0: there are none.
-        final_evaluation: How many of them the evaluation at the end is worth.
-        size: The run in words, such as `1.5M steps x 5 seeds`; nothing is said of a run without.
-        hint: What is said after the time that a long run takes.
-        unit: What is counted.
+        final_evaluation: Length of the evaluation at the end, in multiples of the others.
+        size: The run in words, such as `1.5M steps x 5 seeds`. Empty: the run and its time are not announced.
+        hint: Text after the announced time of a long run.
+        unit: Name of the steps that are counted.
     """
 
     random_steps: int = 0
@@ -86,7 +86,7 @@ class Workload:
 
 
 class _Pace:
-    """Seconds per step; recent ones count more."""
+    """Measured seconds per step; recent measurements count more."""
 
     def __init__(self) -> None:
         self.seconds = self.steps = 0.0
@@ -97,21 +97,21 @@ class _Pace:
         self.steps = self.steps * fade + steps
 
     def time_for(self, steps: int) -> float:
-        """Seconds that so many steps take; infinite while no step was timed."""
+        """Return the seconds that `steps` steps should take: 0 for none, infinity before any step was timed."""
         if steps <= 0:
             return 0.0
         return steps * self.seconds / self.steps if self.steps else math.inf
 
 
 class Progress:
-    """One line that is kept up to date on a terminal and never wraps; now and then a plain line elsewhere.
+    """A progress line: on a terminal one line that is updated and never wraps, elsewhere a plain line now and then.
 
     Args:
-        total: The step at which all is done.
-        start: The step reached already.
-        out: Where to write; default: stderr.
-        quiet: Write nothing but answers.
-        workload: What else takes time.
+        total: The last step.
+        start: The step at the beginning.
+        out: Stream to write to. None: stderr.
+        quiet: Write only `answer`.
+        workload: Random steps and evaluations of the run, and its words. None: steps alone.
     """
 
     def __init__(
@@ -132,11 +132,11 @@ class Progress:
         self._period = 0.5 if self._out.isatty() else 30.0
 
     def note(self, **notes: str) -> None:
-        """Show these values after the numbers from now on, the most important first: UT, HV, temperature."""
+        """Show these values at the end of the line from now on, the most important first: UT, HV, temperature."""
         self._notes = notes
 
     def mark_evaluation(self, is_running: bool) -> None:
-        """Show whether worker processes play an evaluation. The one at the end is assumed to take as long."""
+        """Show whether worker processes play an evaluation. The estimate assumes the same time for the last one."""
         now = time.monotonic()
         if is_running and self._running_since is None:
             self._running_since = now
@@ -144,12 +144,12 @@ class Progress:
             self._in_workers, self._running_since = now - self._running_since, None
 
     def announce(self) -> None:
-        """Say how large the run is; how long it takes can be said after the first learning steps."""
+        """Write how large the run is. Its time can be estimated only after the first learning steps."""
         if self._workload.size and self._step < self._total:
             self.say(self._workload.size)
 
     def enter(self, phase: str) -> None:
-        """What is done from now on; shown at once where it is new, however long it takes."""
+        """Begin a phase; the line shows it at once if it is new, or on a terminal if it is another phase."""
         self._account()
         is_new, is_other = phase not in self._seen, phase != self._phase
         self._seen.add(phase)
@@ -160,7 +160,7 @@ class Progress:
             self._draw()
 
     def show(self, step: int, force: bool = False) -> None:
-        """What was done since the last call has brought the run to `step`."""
+        """Record that the run reached `step`, and update the line if its period has passed or `force` is set."""
         self._account()
         self._count(step)
         self._say_estimate()
@@ -168,18 +168,18 @@ class Progress:
             self._draw()
 
     def say(self, message: str) -> None:
-        """A line of its own."""
+        """Write a message on its own line, unless quiet."""
         if not self._quiet:
             self.answer(message)
 
     def answer(self, message: str) -> None:
-        """A line of its own even where all else is quiet: someone has asked."""
+        """Write a message on its own line even if quiet: the user asked for it."""
         self._out.write(("\r\x1b[K" if self._is_live else "") + message + "\n")
         self._is_live = False
         self._out.flush()
 
     def end(self) -> None:
-        """Leave the line as it is: what others write comes below it."""
+        """End the live line, so that later output comes below it."""
         if self._is_live:
             self._out.write("\n")
             self._is_live = False
@@ -190,7 +190,7 @@ class Progress:
         self._marked = now
 
     def _count(self, step: int) -> None:
-        """Take the time since the last steps as the pace of what made them; compiling is nobody's pace."""
+        """Add the time since the last steps to the pace of their phase; time to compile is left out."""
         spent, self._spent = self._spent, defaultdict(float)
         self._evaluation = spent.pop(EVALUATING, self._evaluation)
         num, self._step = step - self._step, step
@@ -200,7 +200,7 @@ class Progress:
             self._paces[self._work].add(sum(spent.values()), num)
 
     def seconds_left(self) -> float:
-        """Random steps at their pace, learning at its own, and evaluations as the last one took; or infinite."""
+        """Estimate the seconds left from the pace of each phase and the last evaluation; infinity without a pace."""
         ahead, left = self._workload, self._total - self._step
         num_random = max(0, min(left, ahead.random_steps - self._step))
         seconds = self._paces[RANDOM].time_for(num_random) + self._paces[LEARNING].time_for(left - num_random)
@@ -209,7 +209,7 @@ class Progress:
         return seconds + self._evaluation * num + max(self._evaluation, self._in_workers) * ahead.final_evaluation
 
     def _say_estimate(self) -> None:
-        """Once, as soon as learning has shown its pace: how long a long run will take."""
+        """Write once how long a long run will take, as soon as the pace of learning is known."""
         if self._is_estimated or self._paces[LEARNING].seconds < SURE_AFTER:
             return
         self._is_estimated = True
@@ -229,7 +229,7 @@ class Progress:
         self._out.flush()
 
     def _parts(self) -> list[tuple[int, str]]:
-        """Rank and text of all there is to show, in order."""
+        """Return rank and text of each part of the line, in order; `fit` drops high ranks first."""
         share = self._step / self._total
         width = width_of(self._out) if self._is_live else WIDE
         size = 20 if width >= WIDE else 10
@@ -258,7 +258,7 @@ class Progress:
 
 
 def fit(parts: Sequence[tuple[int, str]], width: int) -> str:
-    """The texts in their order, two spaces apart; where not all fit into `width`, those of the lowest ranks that do."""
+    """Join texts in their order, two spaces apart; texts of the highest ranks are left out to fit into `width`."""
     kept: set[int] = set()
     used = -2
     for i in sorted(range(len(parts)), key=lambda i: parts[i][0]):
@@ -270,7 +270,7 @@ def fit(parts: Sequence[tuple[int, str]], width: int) -> str:
 
 
 def width_of(out: Output) -> int:
-    """Columns of the terminal now: people resize it."""
+    """Return the columns of the terminal now: users resize it."""
     try:
         return os.get_terminal_size(out.fileno()).columns or shutil.get_terminal_size().columns
     except (OSError, ValueError):  # not a real terminal
@@ -278,7 +278,7 @@ def width_of(out: Output) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """About how long, in words."""
+    """Return a duration in words, such as `2.5 hours`."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= (2 if unit == "day" else 1) * size:
             num = format_number(seconds / size, 2) if seconds < 10 * size else f"{seconds / size:.0f}"
@@ -290,13 +290,13 @@ LESS = "less than a minute"
 
 
 def format_about(seconds: float) -> str:
-    """The same where it is an estimate and may stand alone."""
+    """Return an estimated duration in words, such as `about 2.5 hours`."""
     text = format_duration(seconds)
     return text if text == LESS else f"about {text}"
 
 
 def format_count(num: int) -> str:
-    """A large number of steps in few characters: 35k, 1.5M."""
+    """Return a number of steps in few characters, such as 35k or 1.5M."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if num >= size:
             return f"{num / size:.3g}{unit}"
@@ -304,24 +304,24 @@ def format_count(num: int) -> str:
 
 
 def format_number(value: float | int, digits: int = 4, whole_from: float | int = 1e4) -> str:
-    """`value` with `digits` significant digits; a whole number with commas if it is `whole_from` or more."""
+    """Return `value` with `digits` significant digits; from `whole_from` on as a whole number with commas."""
     return f"{value:,.0f}" if abs(value) >= whole_from else f"{value:.{digits}g}"
 
 
 def format_spread(mean: float, std: float | None, show: Callable[..., str] = format_number) -> str:
-    """Mean and standard deviation, each shown by `show`; the mean alone where one value has no deviation (None)."""
+    """Return mean and standard deviation as text, each shown by `show`; the mean alone if `std` is None."""
     return show(mean) if std is None else f"{show(mean)} +- {show(std)}"
 
 
 def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[float | int], str] | None = None) -> str:
-    """A table with one column per key of the first row: words left, numbers right, a line below the headings.
+    """Return rows as a table with a column per key of the first row: text left, numbers right, headings underlined.
 
-    If it is wider than `width`, headings are broken; columns that still do not fit follow in a second table below.
+    If the table is wider than `width`, its headings are broken. Columns that still do not fit follow in further tables.
 
     Args:
-        rows: What to show.
+        rows: The rows; at least one.
         width: Columns of the page.
-        show: How to show numbers; default: three digits.
+        show: Number -> text. None: three digits for floats.
     """
     cells = {name: [_show(row[name], show) for row in rows] for name in rows[0]}
     heads = {name: [name] for name in cells}
@@ -347,7 +347,7 @@ def _format_block(rows: Sequence[Row], heads: Mapping[str, list[str]], cells: Ma
 
 
 def format_entries(entries: Mapping[str, str]) -> str:
-    """Return a list of names, each with its text."""
+    """Return a list of names, each with its text below or beside the name."""
     width = max(map(len, entries)) + 4
     columns = max(50, min(WIDE, shutil.get_terminal_size().columns) - 1)
     gap = " " * width
@@ -357,7 +357,7 @@ def format_entries(entries: Mapping[str, str]) -> str:
 
 
 def align(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
-    """One line per row of cells, with aligned columns: left or right."""
+    """Return one line per row of cells, with each column aligned left or right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     pad = lambda cell, width, left: cell.ljust(width) if left else cell.rjust(width)
     return ["  ".join(map(pad, cells, widths, is_left)).rstrip() for cells in lines]
@@ -372,7 +372,7 @@ def _show(value: str | float | int | None, show: Callable[[float | int], str] | 
 
 
 def clock(seconds: float) -> str:
-    """Hours, minutes and seconds; dashes for what nobody knows."""
+    """Return hours, minutes and seconds, such as 1:02:03; `--:--` if `seconds` is not finite."""
     if not math.isfinite(seconds):
         return "--:--"
     minutes, rest = divmod(int(seconds), 60)

@@ -1,4 +1,4 @@
-"""Errors that a user can mend, and the wish to stop. All others are bugs."""
+"""Errors whose cause a user can remove, and the wish to stop. All other errors are bugs."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ class ShownError(Exception):
 
 
 class UserError(ShownError, ValueError):
-    """Something that the user named or chose cannot be used; the message says why and what to do."""
+    """A value, name or choice of the user cannot be used; the message says why and what to do."""
 
 
 class UserFileError(OSError, UserError):
@@ -39,16 +39,16 @@ class MissingPackageError(UserError, ImportError):
 
 
 class UntrustedError(ShownError, RuntimeError):
-    """A folder names code to import, and nobody has allowed it; the message says which code and how to allow it."""
+    """A folder names code to import that the user has not allowed; the message names the code and how to allow it."""
 
 
 class EnvError(ShownError, RuntimeError):
-    """An environment of someone else raised or cannot be made, or a process that steps lanes is gone; names it."""
+    """A foreign environment raised or cannot be made, or a process that steps lanes ended; the message names it."""
 
 
 @contextmanager
 def file_errors(path: str | os.PathLike[str], temporary: str | os.PathLike[str] = "") -> Iterator[None]:
-    """Raise errors of the system as `UserFileError`; those without a file, or of a temporary one, name `path`."""
+    """Raise each OSError of the block as a `UserFileError`, which names `path` where the error names no other file."""
     try:
         yield
     except UserError:
@@ -63,13 +63,16 @@ def file_errors(path: str | os.PathLike[str], temporary: str | os.PathLike[str] 
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder and the folders above it, as far as they are missing."""
+    """Make a folder and all missing folders above it; UserFileError if that fails."""
     with file_errors(path):
         os.makedirs(path, exist_ok=True)
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the system refused to read or write: the disk is full or broken, or the user lacks the permission."""
+    """Return whether the machine caused the error, not a bug.
+
+    The disk is full, over quota, read-only or failing, or the permission for a named file is missing.
+    """
     if not isinstance(error, OSError):
         return False
     return error.errno in REFUSALS or (error.errno in PERMISSIONS and error.filename is not None)

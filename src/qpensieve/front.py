@@ -1,4 +1,4 @@
-"""What a policy reaches under many preferences, and choosing one of them by bounds on its returns."""
+"""Returns that a policy reaches under many preferences, and the choice of a preference by bounds on these returns."""
 
 import math
 import warnings
@@ -15,11 +15,11 @@ from qpensieve.errors import UserError
 Axis = str | int
 """An objective: its name, or its number counted from 0."""
 Bound = tuple[str, float | int]
-"""What an objective must reach, such as (">=", -50.0)."""
+"""A bound of an objective's return, such as (">=", -50.0)."""
 
 
 def number_of(objective: Axis, objectives: Sequence[str]) -> int:
-    """The number of an objective; ValueError where there is none of this name or number."""
+    """Return the number of an objective; ValueError if no objective has this name or number."""
     numbers = dict(enumerate(objectives))
     if objective not in (*numbers, *objectives) or isinstance(objective, bool):
         named = ", ".join(f"{name} ({i})" for i, name in numbers.items())
@@ -34,9 +34,9 @@ class Front:
     Attributes:
         objectives: Names, in reward order.
         preferences: One row per preference.
-        mean: Mean return over episodes; of pgmorl and pfa over those of all rows that the same policy answers.
-        spread: Standard deviation over the row's episodes; NaN where there is one.
-        is_best: Whether no other row is better in one objective and no worse in the others; of equal rows the first.
+        mean: Mean return over the row's episodes; for pgmorl and pfa over the episodes of all rows that share a policy.
+        spread: Standard deviation over the row's episodes; NaN for a single episode.
+        is_best: Whether no other row dominates the row; of equal rows only the first is best.
     """
 
     objectives: tuple[str, ...]
@@ -46,7 +46,7 @@ class Front:
     is_best: Bool[np.ndarray, " p"]
 
     def rows(self, only_best: bool = True) -> list[Row]:
-        """One dict per preference: preference, then mean and spread of every objective."""
+        """Return one dict per preference, or per best one: the preference, then mean and spread of every objective."""
         chosen = np.flatnonzero(self.is_best) if only_best else np.arange(len(self.mean))
         return [self._row(i) for i in chosen.tolist()]
 
@@ -60,14 +60,17 @@ class Front:
         return format_table(self.rows())
 
     def choose(self, maximize: Axis, where: Mapping[Axis, Bound] | None = None) -> "Choice":
-        """The preference under which one objective is largest while others keep their bounds.
+        """Choose the preference under which one objective is largest while others keep their bounds.
+
+        If no preference keeps all bounds, the nearest one is chosen, with a warning. Distances are measured in the
+        range that each objective has over all rows.
 
         Args:
             maximize: Name or number of an objective.
-            where: Objective -> bound, such as {"control": (">=", -50)}.
+            where: Objective -> bound, such as {"control": (">=", -50)}. None: no bounds.
 
-        Where no preference keeps all bounds, the one that comes nearest is returned, with a warning. Distances are
-        measured in the range that each objective has on this front.
+        Raises:
+            ValueError: An objective is unknown, or a bound is not written as above.
         """
         column = number_of(maximize, self.objectives)
         missed = np.zeros(len(self.mean))
@@ -83,7 +86,7 @@ class Front:
         return choice
 
     def _missed(self, column: int, comparison: str, bound: float | int) -> Float64[np.ndarray, " p"]:
-        """How far each row is from a bound, in units of the objective's range; 0 where it is kept."""
+        """Return how far each row is from a bound, in units of the objective's range; 0 where the row keeps it."""
         values = self.mean[:, column]
         gap = bound - values if comparison == ">=" else values - bound
         return np.maximum(gap, 0.0) / (float(np.ptp(values)) or 1.0)  # where all rows are equal, any unit will do
@@ -91,7 +94,7 @@ class Front:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A preference, what it is expected to bring, and whether that keeps all bounds."""
+    """A preference, its mean return, and whether that return keeps all bounds."""
 
     objectives: tuple[str, ...]
     preference: Float64[np.ndarray, " d"]
@@ -100,7 +103,7 @@ class Choice:
 
     @property
     def returns(self) -> dict[str, float]:
-        """Objective -> expected return."""
+        """Objective -> mean return."""
         return dict(zip(self.objectives, self.mean.tolist(), strict=True))
 
     def __str__(self) -> str:
@@ -110,7 +113,7 @@ class Choice:
 
 
 def _checked_bound(name: Axis, bound: object) -> tuple[str, float]:
-    """The two parts of a bound; ValueError says what one looks like."""
+    """Return the comparison and the number of a bound; ValueError says how to write one."""
     match bound:
         case (">=" | "<=" as comparison, int() | float() | np.integer() | np.floating() as value):
             if not math.isnan(value):
@@ -124,13 +127,13 @@ def measure(
     returns: Float64[np.ndarray, "p e d"],
     shared: Float64[np.ndarray, "p e d"] | None = None,
 ) -> Front:
-    """The front of one seed's returns.
+    """Return the front of one seed's returns.
 
     Args:
         objectives: Names, in reward order.
         preferences: One row per preference.
-        returns: Returns of single episodes: they show the spread.
-        shared: The same with one mean for all rows that one policy answers, where policies answer several.
+        returns: Returns of single episodes, which give the spread.
+        shared: Returns in which all rows of one policy have the same mean, which give the means. None: `returns` do.
     """
     mean = (returns if shared is None else shared).mean(axis=1)
     spread = returns.std(axis=1) if returns.shape[1] > 1 else np.full_like(mean, np.nan)

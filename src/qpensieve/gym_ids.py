@@ -1,4 +1,4 @@
-"""The Gymnasium ids of the ten domains, registered by `import qpensieve`; light, so that the import is."""
+"""The Gymnasium ids of the ten domains, which `import qpensieve` registers. This module imports nothing heavy."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module

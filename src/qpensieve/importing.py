@@ -1,4 +1,4 @@
-"""Modules of the user: found in the working folder, too; and where in them something went wrong."""
+"""Modules of the user: import them from the working folder too, and find the line of theirs that raised an error."""
 
 import contextlib
 import importlib
@@ -40,7 +40,10 @@ def working_folder() -> Iterator[None]:
 
 
 def place_of(error: BaseException) -> str:
-    """Where the user's code raised it, ` (FILE, line 7, in step)`; else where a package did; else nothing."""
+    """Return where the user's code raised an error, as ` (FILE, line 7, in step)`.
+
+    Without a line of the user's, it is the last line of another package; empty if this package raised the error.
+    """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_standard(Path(frame.filename))]
     if not frames or _is_ours(Path(frames[-1].filename)):
         return ""

@@ -13,11 +13,11 @@ from pathlib import Path
 from threading import Lock
 
 CORES_VARIABLE = "QPENSIEVE_CORES"
-"""Environment variable: how many cores a process may use; for several runs side by side on one machine."""
+"""Environment variable: number of cores that a process may use, for several runs side by side on one machine."""
 
 
 def available_cores() -> int:
-    """Number of cores this process may use; all cores if neither `QPENSIEVE_CORES` nor the system tells."""
+    """Return the number of cores this process may use: `QPENSIEVE_CORES`, else the system's answer, else all cores."""
     given = os.environ.get(CORES_VARIABLE, "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -28,11 +28,11 @@ def available_cores() -> int:
 
 
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where a container says how much memory it may use, by version of its kernel's control groups."""
+"""Files with the memory limit of a container, for both versions of the kernel's control groups."""
 
 
 def memory() -> int | None:
-    """Bytes of memory of this machine, or of the container where that has less; None if nobody tells."""
+    """Return the bytes of memory of this machine, or of the container if it may use less; None if both are unknown."""
     found = []
     with suppress(AttributeError, ValueError, OSError):  # not on every system
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -43,7 +43,7 @@ def memory() -> int | None:
 
 
 class _OneBlasThread:
-    """Keeps NumPy's OpenBLAS at one thread while anyone is inside; then its own number of threads returns."""
+    """Keeps NumPy's OpenBLAS at one thread while any block is inside; then restores its number of threads."""
 
     def __init__(self):
         found = importlib.util.find_spec("numpy._core._multiarray_umath")
@@ -79,17 +79,17 @@ def one_blas_thread() -> _OneBlasThread:
 
 
 def processor() -> str:
-    """Name of the processor."""
+    """Return the name of the processor."""
     return _cpuinfo("model name")
 
 
 def features() -> str:
-    """What the processor can do, as one line: a program compiled for one such line may fail on another."""
+    """Return the instruction sets of the processor as one line: compiled programs may fail where that line differs."""
     return f"{platform.machine()} {_cpuinfo('flags')}"
 
 
 def _cpuinfo(field: str) -> str:
-    """A field of the first core; without the file, the name that Python knows."""
+    """Return a field of the first core, or "unknown"; without the file, the name of the processor that Python knows."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -98,7 +98,7 @@ def _cpuinfo(field: str) -> str:
 
 
 def gpus() -> list[str]:
-    """NVIDIA cards that this process may use, as CUDA_VISIBLE_DEVICES names them; does not start JAX."""
+    """List the NVIDIA cards that this process may use, as CUDA_VISIBLE_DEVICES names them; does not start JAX."""
     if os.environ.get("JAX_PLATFORMS", "").startswith("cpu"):
         return []
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -108,7 +108,7 @@ def gpus() -> list[str]:
 
 
 def gpu_names() -> list[str]:
-    """Names of all NVIDIA cards of this machine; does not start JAX."""
+    """List the names of all NVIDIA cards of this machine; does not start JAX."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -118,7 +118,7 @@ def gpu_names() -> list[str]:
 
 
 def accelerator() -> str:
-    """Name of the device that JAX computes on; starts JAX if it has not started."""
+    """Return the name of the device that JAX computes on; starts JAX if it has not started."""
     import jax
 
     return jax.devices()[0].device_kind
@@ -129,26 +129,26 @@ GPU_OPTIONS = {
     "xla_gpu_graph_min_graph_size": "1",
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
 }
-"""Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch. Kernels of a
-graph that do not need each other run at the same time; each computes what it computes alone."""
+"""Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch. Independent
+kernels of a graph run at the same time, which changes no number."""
 MOST_DEVICES = 32
-"""At most so many CPU devices."""
+"""Largest number of CPU devices."""
 COUNT_FLAG = "xla_force_host_platform_device_count"
 CACHE_VARIABLE = "QPENSIEVE_CACHE"
 """Environment variable: the folder of compiled programs, or `off`."""
 CACHE_BYTES = 2**29
-"""At most so much stays on disk."""
+"""Most bytes of compiled programs that stay on disk."""
 WORTH_KEEPING_SECONDS = 0.2
 KEPT_PROGRAMS = 32
-"""So many sets of jitted functions stay in memory: a second agent with the same settings is neither traced nor compiled
-again."""
+"""Number of sets of jitted functions that stay in memory: a second agent with the same settings is neither traced nor
+compiled again."""
 OPTIMISATION = "xla_backend_optimization_level"
 
 
 def options_of_updates() -> dict[str, str] | None:
-    """Compiler options of programs that update networks on a GPU, for `jax.jit`; None elsewhere. Starts JAX.
+    """Return compiler options, for `jax.jit`, of programs that update networks on a GPU; None elsewhere. Starts JAX.
 
-    Left out are options that the user's XLA_FLAGS set, and those that this version of JAX does not know.
+    Options that the user's XLA_FLAGS set, and options that this compiler does not accept, are left out.
     """
     import jax
 
@@ -160,7 +160,10 @@ def options_of_updates() -> dict[str, str] | None:
 
 @cache
 def is_known(name: str, value: str) -> bool:
-    """Whether the compiler takes an option; in XLA_FLAGS an unknown one would end the process."""
+    """Return whether this compiler accepts an option with this value, found by compiling a trivial program.
+
+    In XLA_FLAGS an unknown option would end the process.
+    """
     import jax
 
     try:
@@ -171,16 +174,17 @@ def is_known(name: str, value: str) -> bool:
 
 
 def num_parts(num_agents: int, num_cores: int) -> int:
-    """Into how many equal parts to split the agents: no fewer than cores if that is possible, and not many more.
+    """Return the number of equal parts to split the agents into: the smallest with a part for each core, if any.
 
-    More parts than cores share them: three agents on two cores take 1.5 times as long as two.
+    Otherwise it is the largest possible number; at most `MOST_DEVICES`. Parts may be more than cores and then share
+    them: three agents on two cores take 1.5 times as long as two.
     """
     parts = [n for n in range(1, min(num_agents, MOST_DEVICES) + 1) if num_agents % n == 0]
     return next((n for n in parts if n >= num_cores), parts[-1])
 
 
 def make_devices(num: int) -> None:
-    """Let JAX start with `num` CPU devices; too late if it has started, and the user's own number stays."""
+    """Let JAX start with `num` CPU devices. Nothing changes if JAX has started or the user has set a number."""
     import jax
 
     if jax.config.values["jax_num_cpu_devices"] >= 0 or COUNT_FLAG in os.environ.get("XLA_FLAGS", ""):
@@ -192,9 +196,9 @@ def make_devices(num: int) -> None:
 
 
 def options_to_run_once() -> dict[str, int] | None:
-    """Compiler options of a program that runs once; unless the user has set the level.
+    """Return compiler options of a program that runs once on a CPU; None elsewhere, or if the user has set the level.
 
-    The last passes of LLVM take most of its compiling, and change no number of what is not summed up.
+    The last passes of LLVM take most of the time to compile. They change no number of a program without sums.
     """
     import jax
 
@@ -206,8 +210,7 @@ def options_to_run_once() -> dict[str, int] | None:
 def keep_compiled() -> None:
     """Keep compiled programs on disk, so that the second start with the same shapes need not compile.
 
-    JAX's own setting counts more: where a folder is set there, nothing changes. Without a folder to write to there is
-    no cache, and nothing else is different.
+    Nothing changes if JAX's own setting names a folder, or if there is no folder to write to.
     """
     import jax
 
@@ -224,7 +227,7 @@ def keep_compiled() -> None:
 
 
 def cache_folder() -> Path | None:
-    """Where compiled programs of this version of JAX for this processor are kept; None: they are not."""
+    """Return the folder of compiled programs, for this version of JAX and this processor; None: they are not kept."""
     chosen = os.environ.get(CACHE_VARIABLE, "")
     if chosen == "off":
         return None

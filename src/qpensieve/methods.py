@@ -31,12 +31,12 @@ class Method:
         name: What `--algo` takes.
         summary: One line for people.
         config: Its settings, a frozen dataclass whose defaults are the paper's.
-        make: (settings, environment) -> algorithm; None: a population.
-        paper: Domain id -> settings that the paper changes for that domain; None: it changes none.
-        robust: Settings that the preset `robust` changes, besides `config.SCHEDULE`. None: the method lacks the preset.
-        quick: Settings that the preset `quick` changes, in addition to those of every method (`config.QUICK_RUN`).
-        defaults: Settings of the run that this method starts from in every preset.
-        of_helper: Settings that are those of its helper alone; a run that changes one says so.
+        make: (settings, environment) -> algorithm. None: the method trains a population.
+        paper: Domain id -> settings that the paper changes for that domain. None: the paper changes none.
+        robust: Settings that the preset `robust` changes, besides `config.SCHEDULE`. None: it has no such preset.
+        quick: Settings that the preset `quick` changes; `config.QUICK_RUN` has those of all methods with a replay.
+        defaults: Settings of the run that every preset of this method starts from.
+        of_helper: Settings that only hybrid SAC's helper uses; a run that changes one says so.
         check: (settings, run) -> one sentence for each problem.
     """
 
@@ -53,7 +53,7 @@ class Method:
 
     @property
     def is_population(self) -> bool:
-        """Whether it trains a population of policies and keeps an archive, without a replay."""
+        """Whether the method trains a population of policies and keeps an archive, without a replay."""
         return self.make is None
 
 
@@ -75,8 +75,8 @@ _QUICK_GUARDED: dict[str, object] = {
     "random_noise": "ar1",
     "updates_per_step": 4,
 }
-"""`quick` of Q-Pensieve and MO-SAC. A shorter discount lets values of standing still fall sooner, which small networks
-overrate; many updates a step make rare finds count."""
+"""`quick` of Q-Pensieve and MO-SAC. Small networks overrate standing still; with a smaller discount its value falls
+sooner. Many updates per step let rare transitions count."""
 _QUICK_PENSIEVE: dict[str, object] = {"push_after": 4_000, "push_period": 1_000}
 _ROBUST: dict[str, object] = {
     "guards": True,
@@ -168,10 +168,10 @@ _TABLE = (
 
 
 def check_row(method: Method) -> Method:
-    """The row, checked.
+    """Return the row, checked.
 
     Raises:
-        ValueError: If something is missing in the row; says what.
+        ValueError: Its settings are no dataclass, a setting has no default, or `make` is missing.
     """
     if not (isinstance(method.config, type) and dataclasses.is_dataclass(method.config)):
         raise UserError(f"method {method.name}: config must be the dataclass of its settings, got {method.config!r}")
@@ -192,7 +192,7 @@ def register_method(method: Method) -> None:
     """Add a method to the table, for agents of this process: `Agent(domain, algo=method.name)`.
 
     Raises:
-        ValueError: There is a method of this name, or something is missing in the row; says what.
+        ValueError: The table has a method of this name, or `check_row` refuses the row.
     """
     if method.name in METHODS:
         raise UserError(f"there is a method {method.name} already: choose another name")
@@ -200,10 +200,10 @@ def register_method(method: Method) -> None:
 
 
 def get_method(name: str) -> Method:
-    """The row of `name`.
+    """Return the row of a method.
 
     Raises:
-        ValueError: If the name is unknown; the message lists the names.
+        ValueError: The name is unknown; the message lists the known ones.
     """
     if name not in METHODS:
         near = difflib.get_close_matches(name, METHODS, n=1)
@@ -217,7 +217,7 @@ def make_algorithm(name: str, settings: object, spec: EnvSpec) -> Algorithm[obje
     """Return the algorithm of an off-policy method for an environment.
 
     Raises:
-        ValueError: If the environment does not fit the method.
+        ValueError: The method trains a population, or the environment does not fit the method.
     """
     method = get_method(name)
     if method.make is None:
@@ -238,7 +238,7 @@ def check_continuous(name: str, spec: EnvSpec) -> None:
     """Refuse an environment whose actions are indices.
 
     Raises:
-        ValueError: Says which method supports such actions.
+        ValueError: Actions are indices; the message names a method for them.
     """
     if spec.num_actions is not None:
         raise UserError(

@@ -1,4 +1,4 @@
-"""How tyro reads the options of a command: numbers as people write them, and settings of which `--help` shows a few."""
+"""Rules by which tyro reads the options of a command: numbers such as 2e5, and settings that `--help` hides."""
 
 import dataclasses
 from collections.abc import Callable, Collection
@@ -27,7 +27,7 @@ RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(me
 
 
 def parse(what: Callable[..., T], words: list[str], prog: str) -> T:
-    """Call a command, or make a dataclass, with the options that the words name."""
+    """Call a command, or make a dataclass, with the options in `words`."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_number)
     with registry:
@@ -35,13 +35,13 @@ def parse(what: Callable[..., T], words: list[str], prog: str) -> T:
 
 
 def parse_settings(default: T, words: list[str], hidden: Collection[str], about: str) -> T:
-    """Make the settings of `qpensieve train` from the words; where they ask for help, show it and end.
+    """Make the settings of `qpensieve train` from words; if the words ask for help, show it and exit.
 
     Args:
-        default: What the words do not name. A domain that is empty must be named.
-        words: The words.
+        default: Values of settings that the words do not name. If its domain is empty, the words must name one.
+        words: Words of the command line.
         hidden: Settings that help leaves out.
-        about: What help says of the command.
+        about: Help's description of the command.
     """
     is_help = not {*HELP, HELP_ALL}.isdisjoint(words)
     words = [HELP[1] if word == HELP_ALL else word for word in words]
@@ -54,7 +54,7 @@ def parse_settings(default: T, words: list[str], hidden: Collection[str], about:
 
 
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | None] | None:
-    """Read 2e5 as a whole number, and `none` where a setting may be none."""
+    """Read 2e5 as a whole number, and `none` as None where the type allows it; None for other types than numbers."""
     kinds = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
     readers = [reader for kind, reader in ((int, whole), (float, number)) if kind in kinds]
     may_be_none = NoneType in kinds
@@ -70,16 +70,16 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | N
 
 
 def explanations(kind: type) -> dict[str, str]:
-    """Name -> docstring of every field of a dataclass, those that it inherits included."""
+    """Return name -> docstring of every field of a dataclass, inherited ones included."""
     owners = [owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner)]
     return {text.arg_name: text.description or "" for owner in owners for text in parse_from_object(owner).params}
 
 
 def _settings(info: StructTypeInfo, hidden: Collection[str]) -> StructConstructorSpec | None:
-    """Describe the fields of a dataclass, and hide some of them from help."""
+    """Describe the fields of a dataclass, and hide some of them from help; None for other types."""
     if not dataclasses.is_dataclass(info.type):
         return None
-    from qpensieve.methods import METHODS  # it imports JAX, which other commands can do without
+    from qpensieve.methods import METHODS  # imports JAX, which other commands do not need
 
     hints = get_type_hints(info.type, include_extras=True)
     texts = explanations(info.type)

@@ -1,7 +1,7 @@
 """Preferences: points `lam` on the simplex; entry i says how important objective i is.
 
-Draws on the host (`learning/losses.py` has those on the device), grids for sweeps, and the versioned tables on which
-every algorithm is scored.
+This module draws preferences on the host (`learning/losses.py` does on the device). It has grids for sweeps, and the
+versioned tables on which every algorithm is scored.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ the simplex) or absolute values of normal numbers (`abs-normal`, the Envelope au
 
 @runtime_checkable
 class HasArray(Protocol):
-    """An array of NumPy, of JAX, or of anyone who says how it becomes one of NumPy."""
+    """An array of NumPy, of JAX, or of any other package that NumPy can convert."""
 
     def __array__(self) -> np.ndarray: ...
 
@@ -43,7 +43,11 @@ _TABLE_UNITS = 10**6
 def draw_preferences(
     generator: np.random.Generator, num: int, num_objectives: int, sampler: Sampler = "uniform-sum"
 ) -> Float64[np.ndarray, "m d"]:
-    """Draw `num` float64 preferences on the host, distributed as those of `sample_preferences`."""
+    """Draw `num` float64 preferences on the host, distributed as `losses.sample_preferences` draws on the device.
+
+    Raises:
+        ValueError: `check_draw` refuses the arguments.
+    """
     check_draw(num, num_objectives, sampler)
     draw = {
         "uniform-sum": generator.random,
@@ -54,6 +58,7 @@ def draw_preferences(
 
 
 def check_draw(num: int, num_objectives: int, sampler: Sampler) -> None:
+    """Raise ValueError for a negative number of preferences, no objectives or an unknown sampler."""
     if num < 0:
         raise UserError(f"num must be 0 or more preferences, got {num}")
     _check_num_objectives(num_objectives)
@@ -67,7 +72,7 @@ def _check_num_objectives(num_objectives: int) -> None:
 
 
 def normalize(draws: Any) -> Any:
-    """Rows of a JAX or NumPy array divided by their sums; a row of zeros becomes the centre of the simplex.
+    """Divide rows of a JAX or NumPy array by their sums; a row of zeros becomes the centre of the simplex.
 
     Rows of zeros do occur: a float32 uniform number is 0 once in 2^23 draws.
     """
@@ -76,14 +81,14 @@ def normalize(draws: Any) -> Any:
 
 
 def spaced_grid(num: int) -> Float64[np.ndarray, "m 2"]:
-    """`num` equally spaced preferences (a, 1 - a) of two objectives, a from 0 to 1 with both ends."""
+    """Return `num` equally spaced preferences (a, 1 - a) of two objectives, a from 0 to 1; ValueError if `num` < 2."""
     if num < 2:
         raise UserError(f"num must be 2 or more to hold both ends of the grid, got {num}")
     return das_dennis(num_objectives=2, divisions=num - 1)
 
 
 def das_dennis(num_objectives: int, divisions: int) -> Float64[np.ndarray, "m d"]:
-    """All preferences whose entries are multiples of 1 / `divisions`, in lexicographic order.
+    """Return all preferences whose entries are multiples of 1 / `divisions`, in lexicographic order.
 
     There are C(divisions + d - 1, d - 1) of them; each is a way to put d - 1 bars between `divisions` stars.
     """
@@ -96,20 +101,20 @@ def das_dennis(num_objectives: int, divisions: int) -> Float64[np.ndarray, "m d"
 
 
 def sac_preferences() -> Float64[np.ndarray, "19 2"]:
-    """The 19 preferences (0.05k, 1 - 0.05k), k = 1..19, on which the single-preference SAC runs are trained."""
+    """Return the 19 preferences (0.05k, 1 - 0.05k), k = 1..19, that have a single-objective SAC agent each."""
     return das_dennis(num_objectives=2, divisions=20)[1:-1]
 
 
 @cache
 def test_table(num_objectives: int, version: int = TEST_TABLE_VERSION) -> Float64[np.ndarray, "p d"]:  # noqa: PT028
-    """The fixed, read-only table of test preferences for `num_objectives` objectives.
+    """Return the fixed, read-only table of test preferences for `num_objectives` objectives.
 
-    Two objectives: (i/100, 1 - i/100), i = 0..99. Three and four: 100 draws of uniform/sum. Five and more: 500 draws
-    of Dirichlet(1). Entries are multiples of 1e-6. The draws use the raw words of PCG64, whose stream NumPy keeps
+    One objective: (1). Two: (i/100, 1 - i/100), i = 0..99. Three and four: 100 draws of uniform/sum. Five and more: 500
+    draws of Dirichlet(1). Entries are multiples of 1e-6. The draws use the raw words of PCG64, whose stream NumPy keeps
     fixed, and none of NumPy's distributions, whose streams may change.
 
     Raises:
-        ValueError: If there is no such version or fewer than one objective.
+        ValueError: There is no such version, or fewer than one objective.
     """
     _check_num_objectives(num_objectives)
     if version != 1:
@@ -133,25 +138,25 @@ def _build_table(num_objectives: int) -> Float64[np.ndarray, "p d"]:
 
 
 def _raw_uniforms(num: int, num_objectives: int) -> Float64[np.ndarray, "p d"]:
-    """Uniform numbers above 0 from the raw words of a bit generator seeded by the number of objectives."""
+    """Return uniform numbers above 0 from the raw words of a bit generator seeded by the number of objectives."""
     words = np.random.PCG64([_TABLE_SEED, num_objectives]).random_raw(num * num_objectives)
     uniforms = ((words >> np.uint64(11)) + 0.5) * 2.0**-53
     return uniforms.reshape(num, num_objectives)
 
 
 def _round_rows(table: Float64[np.ndarray, "p d"]) -> Float64[np.ndarray, "p d"]:
-    """Rows in multiples of 1e-6; all entries but the last are cut, not rounded, so the last is never negative."""
+    """Round rows to multiples of 1e-6. All entries but the last are cut, not rounded: so the last is never negative."""
     units = np.floor(table * _TABLE_UNITS).astype(np.int64)
     units[:, -1] = _TABLE_UNITS - units[:, :-1].sum(axis=1)
     return units / _TABLE_UNITS
 
 
 def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.ndarray, "*batch d"]:
-    """The preference, or array of preferences [..., d], as float64.
+    """Return the preference, or array of preferences [..., d], as float64.
 
     Raises:
-        ValueError: If it is not made of numbers, its last axis is not `num_objectives` long, an entry is not finite or
-            negative, or the entries of a preference do not sum to 1 within 1e-6.
+        ValueError: It is not made of numbers, its last axis is not `num_objectives` long, an entry is negative or not
+            finite, or the entries of a preference do not sum to 1 within 1e-6.
     """
     try:
         lam = np.asarray(preference, dtype=np.float64)
@@ -174,7 +179,7 @@ def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.n
 
 
 def parse_preference(word: str, num_objectives: int) -> Float64[np.ndarray, " d"]:
-    """A preference from text such as `0.9,0.1`, checked; ValueError names the text."""
+    """Return the preference in a text such as `0.9,0.1`, checked; ValueError names the text."""
     try:
         numbers = [float(part) for part in word.split(",")]
     except ValueError:

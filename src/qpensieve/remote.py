@@ -1,7 +1,7 @@
-"""Objects that live in processes of their own: their methods are called by name, results and errors come back.
+"""Objects in processes of their own. Their methods are called by name; results and errors come back.
 
 The processes are plain programs, not forks or copies of the user's script. They end when their channel is closed, so
-also when this process is killed. They import after they have begun to listen, so they can say what is missing.
+also when this process is killed. They import only once the channel is open, so that they can report a missing module.
 """
 
 import json
@@ -28,14 +28,14 @@ from qpensieve.console import plain_warnings
 from qpensieve.errors import EnvError, UserError
 
 SAME_TYPE = (EnvError, FloatingPointError, UserError)
-"""Errors of a remote object that are raised here with their own type; others are explained, or bugs."""
+"""Errors of a remote object that are raised here with their own type. `_sendable` converts all others."""
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve import remote; remote.main()"
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""The products of acting are too small for more; idle threads of all processes would wait in each other's way."""
+"""Matrix products of acting are too small for several threads; idle threads of many processes slow each other down."""
 THIS_PACKAGE = f"'{__package__}."
-"""Beginning of the name of a missing module that belongs to this package: a bug."""
+"""Text in the error of a missing module of this package, which is a bug."""
 CLOSE_SECONDS = 5.0
-"""How long a process may take to end by itself before it is killed."""
+"""Seconds that a process gets to end by itself before it is killed."""
 ALIVE_SECONDS = 1.0
 """Seconds between checks that the process is alive while its answer is awaited."""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
@@ -55,7 +55,7 @@ class SharedMemory:
         weakref.finalize(self, os.close, self.file)
 
     def floats(self, shape: tuple[int, int]) -> Float32[np.ndarray, "n width"]:
-        """The numbers in this memory; every call asks for the same shape."""
+        """Return the numbers in this memory; all calls must name the same shape."""
         if self._floats is None:
             size = 4 * shape[0] * shape[1]
             if os.fstat(self.file).st_size < size:
@@ -75,8 +75,8 @@ class RemoteObject:
     Args:
         title: Name of the process in errors, such as `DST2d: the process that steps lanes 0 to 3`.
         make: Called in the process to make the object; a function or class at the top level of a module.
-        arguments: What `make` is called with.
-        memory: Memory that the process shares.
+        arguments: Arguments of `make`.
+        memory: Memory that the process shares. None: it shares none.
 
     Raises:
         EnvError: The system cannot start another process.
@@ -103,12 +103,12 @@ class RemoteObject:
         self._send((make, arguments))
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Begin a call of a method; `receive` must return its result before the next call begins."""
+        """Begin a call of a method. Call `receive` before the next `send`."""
         self._send((method, arguments))
 
     def _send(self, message: tuple[Any, ...]) -> None:
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        with suppress(OSError):  # it has ended, or is closed: `receive` says which
+        with suppress(OSError):  # the process has ended, or the object is closed: `receive` says which
             self._channel.send_bytes(content)
 
     @property
@@ -117,7 +117,13 @@ class RemoteObject:
         return self._has_answer(0.0) or self.process.poll() is not None
 
     def receive(self) -> Any:
-        """The result of the method that was called; raises what the method raised."""
+        """Return the result of the method that was called, or raise its error.
+
+        Errors of other types than `SAME_TYPE` become an EnvError or a RuntimeError.
+
+        Raises:
+            EnvError: The object is closed, or its process has ended.
+        """
         if not self._close.alive:
             raise EnvError(f"{self._title} is closed")
         # A process that the object has started may hold the channel open after it is gone, so its end is not awaited.
@@ -156,7 +162,7 @@ class RemoteObject:
 
 
 class RemoteObjects:
-    """Objects whose methods are called together; all end when a call is left halfway."""
+    """Objects whose methods are called together; all are killed if a call is interrupted."""
 
     def __init__(self, members: Iterable[RemoteObject]):
         self.members: list[RemoteObject] = []
@@ -175,7 +181,7 @@ class RemoteObjects:
         self._asked = list(arguments)
 
     def receive(self) -> dict[int, Any]:
-        """The result of each member that was called; raises the first error once all have answered."""
+        """Return number -> result of the members that were called; raise the first error once all have answered."""
         results, errors = dict[int, Any](), list[Exception]()
         with self.killed_halfway():
             for number in self._asked:
@@ -194,7 +200,7 @@ class RemoteObjects:
 
     @contextmanager
     def killed_halfway(self) -> Iterator[None]:
-        """Kill all where the block is left by Ctrl-C: an unread result would be taken for that of the next call."""
+        """Kill all members if the block raises (Ctrl-C does): the next call would take an unread result for its own."""
         try:
             yield
         except BaseException:
@@ -202,14 +208,14 @@ class RemoteObjects:
             raise
 
     def close(self) -> None:
-        """End all and wait until they are gone."""
+        """End all members and wait until their processes are gone."""
         for member in self.members:
             member.begin_close()
         for member in self.members:
             member.close()
 
     def kill(self) -> None:
-        """End all at once."""
+        """Kill all members."""
         for member in self.members:
             member.kill()
 
@@ -219,7 +225,7 @@ class _OtherProcessError(Exception):
 
 
 def _sendable(error: Exception, title: str) -> Exception:
-    """Return the error to raise in the other process: exceptions of other packages need not survive pickling."""
+    """Return the error to raise in the calling process: exceptions of other packages may not survive pickling."""
     known = next((kind for kind in SAME_TYPE if isinstance(error, kind)), None)
     if known is not None:
         return known(str(error))
@@ -231,16 +237,16 @@ def _sendable(error: Exception, title: str) -> Exception:
 
 
 def how_it_ended(code: int | None) -> str:
-    """How a process ended by itself, in words that follow its name."""
+    """Describe the exit code of a process, in words that follow its name."""
     if code == -signal.SIGKILL:
         return "was killed by SIGKILL, as the system does where memory runs out"
     if code is not None and code < 0:
         return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}; if it had something to say, that is on standard error"
+    return f"ended with exit code {code}; standard error may show why"
 
 
 def can_be_sent(content: object) -> bool:
-    """Whether a remote object can be given this."""
+    """Return whether this system can start remote objects and `content` can be pickled for them."""
     if os.name != "posix" or not sys.executable:
         return False
     try:
@@ -259,9 +265,9 @@ def _unnamed_file() -> int:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Processes started meanwhile never hear Ctrl-C and SIGTERM, which may be sent to all: their parent ends them.
+    """Start processes that never get Ctrl-C and SIGTERM, which may be sent to all processes: their parent ends them.
 
-    To ignore it in their first lines would be too late: Python would print a traceback of its own start.
+    To ignore the signals in their first lines would be too late: Python would print a traceback of its start.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
@@ -271,7 +277,7 @@ def without_interrupts() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes], channel: Connection, owner: int) -> None:
-    """Close the channel of a process and wait until it is gone."""
+    """Close the channel, which ends the process, and wait for it; kill it after CLOSE_SECONDS. A fork does nothing."""
     if os.getpid() != owner:  # a fork of the owner has inherited this finalizer, but not the process
         return
     channel.close()  # the process ends when its channel is closed
@@ -293,7 +299,7 @@ def main() -> None:
 
 
 def _serve(channel: Connection, title: str) -> None:
-    """Make the object, then call its methods until the channel is closed. Only a failed making has an answer."""
+    """Make the object, then answer calls of its methods until the channel is closed. Making answers only errors."""
     answer = lambda result, trace="": channel.send_bytes(pickle.dumps((result, trace), pickle.HIGHEST_PROTOCOL))
     try:
         make, arguments = _receive(channel, title)
@@ -311,11 +317,12 @@ def _serve(channel: Connection, title: str) -> None:
 
 
 def _receive(channel: Connection, title: str) -> tuple[Any, tuple[Any, ...]]:
-    """The next call; EnvError where it names what this process cannot import."""
+    """Return the next call; EnvError or ModuleNotFoundError if it cannot be unpickled here."""
     content = channel.recv_bytes()
     try:
         return pickle.loads(content)
     except ModuleNotFoundError:
         raise
     except Exception as error:
-        raise EnvError(f"{title} cannot read what it is sent: {type(error).__name__}: {error}") from error
+        must = "everything sent must be importable by name in a new process"
+        raise EnvError(f"{title} cannot unpickle its request ({type(error).__name__}: {error}): {must}") from error

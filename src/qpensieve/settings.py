@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Scheduled = int
 else:
     Scheduled = int | None
-"""A number of steps or updates. None follows the length of the run: `config.scheduled` makes a number of it."""
+"""A number of steps or updates. None follows the length of the run: `config.scheduled` replaces None by a number."""
 
 SYNONYMS = {
     "lr": "learning_rate",
@@ -73,7 +73,7 @@ class Checked(Protocol):
     """Settings whose fields must fit each other."""
 
     def conflicts(self) -> list[str]:
-        """One sentence for each thing that does not fit."""
+        """Return one sentence for each setting that does not fit the others."""
         ...
 
 
@@ -94,24 +94,24 @@ class Rule:
 
 
 def at_least(low: float | int, note: str = "") -> Rule:
-    """The value is `low` or more; `note` says why."""
+    """Return the rule that a value is `low` or more; `note` says why."""
     return Rule(f"at least {low}{note and f' ({note})'}", lambda value: value >= low)
 
 
 def above(low: float | int) -> Rule:
-    """The value is more than `low`, but not infinite: none of these is of use then."""
+    """Return the rule that a value is more than `low` and finite."""
     return Rule(f"above {low} and finite", lambda value: low < value < math.inf)
 
 
 def from_to(low: float | int, high: float | int) -> Rule:
-    """The value is between `low` and `high`; both ends are allowed."""
+    """Return the rule that a value is from `low` to `high`, both included."""
     return Rule(f"from {low} to {high}", lambda value: low <= value <= high)
 
 
 OPEN_SHARE = Rule("above 0 and below 1", lambda value: 0 < value < 1)
 STEP_SHARE = Rule("above 0 and at most 1", lambda value: 0 < value <= 1)
 FINITE = Rule("finite", lambda values: all(math.isfinite(value) for value in values))
-"""Every number of a list is."""
+"""Every number of a list is finite."""
 NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 
 
@@ -140,10 +140,10 @@ MACHINE = Mark("machine")
 
 @dataclass(frozen=True)
 class Since:
-    """A field that is newer than some saved configurations.
+    """Mark of a field that some saved configurations lack, where its default is not what their runs did.
 
     Attributes:
-        before: What runs did that lack the field, where that is not the default.
+        before: The value that describes those runs.
     """
 
     before: object
@@ -157,7 +157,7 @@ GUARDS: dict[str, tuple[object, object]] = {
     "max_push_loss": (None, 2.0),
     "snapshot_margin": (None, 0.05),
 }
-"""Setting of one guard -> its value where it is off, and on; now `guards` is for all. MO-SAC has the first four."""
+"""Retired setting of one guard -> its values off and on. `guards` now switches all; MO-SAC has the first four."""
 ANY_VALUE = object()
 """Marks a retired setting whose values all gave the same numbers, to rounding."""
 RETIRED: dict[str, object] = {
@@ -175,18 +175,18 @@ RETIRED: dict[str, object] = {
     "eval_episodes": 2,
     "kernels": ANY_VALUE,  # hand-written kernels for Hopper GPUs: the same updates to rounding
 }
-"""Settings that are gone -> what every run does now. docs/studies.md says what other values did."""
+"""Retired settings -> the value that describes every run now. docs/studies.md says what other values did."""
 
 
 @runtime_checkable
 class RunSettings(Protocol):
-    """What a method may read of the run that it is part of."""
+    """The settings of a run that its method may read."""
 
     @property
     def algo(self) -> str: ...
     @property
     def domain_id(self) -> str:
-        """Short name of a known domain, or what the user wrote."""
+        """Short name of a built-in domain; for any other environment its domain as text."""
         ...
 
     @property
@@ -194,7 +194,7 @@ class RunSettings(Protocol):
 
 
 class _Field(NamedTuple):
-    """A field: its type, its rules and marks, and what it is where nobody says it."""
+    """A field: its type, its rules and marks (`metadata`), and its default."""
 
     hint: object
     metadata: tuple[object, ...]
@@ -216,9 +216,9 @@ def _fields(kind: Callable[..., object]) -> dict[str, _Field]:
 
 
 def has_type(hint: object, value: object) -> bool:
-    """Whether a value has the type of a setting. A whole number is a number too; a truth value is not.
+    """Return whether a value has the type of a setting. A whole number is also a number; True and False are neither.
 
-    Types that no command line can set, such as parts with settings of their own, are not checked.
+    Any value passes for a type that no command line can set, such as a part with settings of its own.
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
@@ -234,14 +234,14 @@ def has_type(hint: object, value: object) -> bool:
 
 
 LONGEST_WHOLE = 18
-"""Digits of a number that people may write: 1e999999999 would fill the memory."""
+"""Largest power of ten in a whole number that a user may write: 1e999999999 would fill the memory."""
 
 
 def whole(text: str) -> int:
-    """The whole number that a text says: 200000, 200_000 or 2e5.
+    """Return the whole number in a text, such as 200000, 200_000 or 2e5.
 
     Raises:
-        ValueError: It says none, or one that no setting could be.
+        ValueError: The text is no whole number, or one that is too large for any setting.
     """
     try:
         number = Decimal(text.strip())
@@ -265,19 +265,21 @@ def number(text: str) -> float:
 
 
 def fit(part: Settings, name: str, value: object) -> Any:
-    """A value as its setting has it, of the settings or of one of their parts; unknown names leave it as it is."""
+    """Return a value converted to the type of the setting `name` of `part` or of its parts.
+
+    A value that cannot be converted, or of an unknown name, is returned as it is.
+    """
     owner = next((one for one in _parts(part) if name in names(one)), None)
     return value if owner is None else _fitted(_fields(type(owner))[name].hint, value)
 
 
 def _fitted(hint: object, value: object) -> object:
-    """JSON and TOML know no tuples, and 1e6 is no whole number in them or in Python, but nothing else can be meant.
+    """Convert a value of the API, JSON or TOML to the type `hint`; a value that fits no rule is returned as it is.
 
-    A preference, which is text such as 0.9,0.1 in settings, may be given as numbers.
-
-    Numbers and arrays of NumPy and JAX become Python's own: JSON does not know them, and a run is saved as JSON. TOML
-    knows no None either: there, and on the command line, the word says it, where the setting may be none and is no
-    text.
+    - Lists become tuples, and whole floats such as 1e6 become integers where `hint` is whole.
+    - Numbers as a preference become the text of settings, such as 0.9,0.1.
+    - Numbers and arrays of NumPy and JAX become Python's own, because a run is saved as JSON.
+    - The word `none` becomes None where `hint` has None and no text: TOML and the command line have no None.
     """
     if hasattr(value, "__array__"):
         value = np.asarray(value).tolist()
@@ -305,7 +307,7 @@ _WORDS: dict[object, str] = {
 
 
 def describe_type(hint: object) -> str:
-    """The type of a setting in words, as in "must be a whole number"."""
+    """Return the type of a setting in words, such as "a whole number"."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " or ".join(map(str, inner))
@@ -317,9 +319,9 @@ def describe_type(hint: object) -> str:
 
 
 def problems(part: Settings) -> list[str]:
-    """One sentence for every field of the settings and of their parts that has the wrong type or breaks its rule.
+    """Return one sentence for every field, of the settings and of their parts, with a wrong type or a broken rule.
 
-    Parts that are `Checked` also say which of their fields do not fit each other.
+    Rules, and conflicts of parts that are `Checked`, are looked at only if all types are right.
     """
     wrong_types = [
         f"{name} must be {describe_type(field.hint)}, got {getattr(one, name)!r}"
@@ -340,20 +342,20 @@ def _broken_rules(part: Settings) -> list[str]:
 
 
 def marked(part: Settings, mark: Mark) -> dict[str, object]:
-    """Name -> value of the fields, of the settings and of their parts, that carry a mark."""
+    """Return name -> value of the fields that carry a mark, of the settings and of their parts."""
     fields = ((one, name, field) for one in _parts(part) for name, field in _fields(type(one)).items())
     return {name: getattr(one, name) for one, name, field in fields if mark in field.metadata}
 
 
 def flat(settings: Settings | Mapping[str, object]) -> dict[str, Any]:
-    """Name -> value of settings or of saved ones, those of their parts included; no two parts share a name."""
+    """Return name -> value of settings, live or saved, and of their parts; no two parts share a name."""
     is_saved = isinstance(settings, Mapping)
     found: dict[str, Any] = {}
     own = (
         settings if is_saved else {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     )
     for name, value in own.items():
-        if isinstance(value, Mapping if is_saved else Settings) and value != {}:  # which is a wrong value
+        if isinstance(value, Mapping if is_saved else Settings) and value != {}:  # {} is a wrong value
             found |= flat(value)
         else:
             found[name] = value
@@ -361,15 +363,15 @@ def flat(settings: Settings | Mapping[str, object]) -> dict[str, Any]:
 
 
 def names(part: Settings) -> set[str]:
-    """Names of the part's own fields."""
+    """Return the names of the part's own fields."""
     return {field.name for field in dataclasses.fields(part)}
 
 
 def change(part: Part, name: str, value: object) -> Part:
-    """The settings with one field changed; the field may belong to one of their parts.
+    """Return the settings with one field changed; the field may belong to one of their parts.
 
     Raises:
-        ValueError: If there is no such field; the message lists the names nearest to it.
+        ValueError: There is no such field; the message names the nearest ones.
     """
     changed = _changed(part, name, value)
     if changed is None:
@@ -400,16 +402,16 @@ def _changed(part: Part, name: str, value: object) -> Part | None:
 
 
 def _parts(part: Settings) -> list[Settings]:
-    """The settings, their parts, and the parts of these."""
+    """List the settings, their parts, and the parts of these."""
     inner = (getattr(part, name) for name in sorted(names(part)))
     return [part, *(one for value in inner if isinstance(value, Settings) for one in _parts(value))]
 
 
 def filled(kind: Callable[..., Settings], saved: Mapping[str, object]) -> dict[str, object]:
-    """Return name -> value of saved settings, those of parts included, in today's names.
+    """Return name -> value of saved settings and their parts, in the settings of this version.
 
-    Missing ones are filled in. Retired ones with today's value are left out; where all guards are on, `guards` is.
-    Values of unknown names and of odd types stay as they are.
+    Missing settings are filled in. Retired settings with the value of `RETIRED` are left out. If all retired guards
+    were on, `guards` is True. Unknown names and values of wrong types stay as they are.
     """
     values = _flat_saved(kind, saved)
     guards = list(GUARDS.items()) if "num_snapshots" in values else list(GUARDS.items())[:4]
@@ -450,10 +452,10 @@ def _with_defaults(kind: Callable[..., Settings], values: Mapping[str, object]) 
 
 
 def build(kind: Callable[..., Part], saved: Mapping[str, object]) -> Part:
-    """Return the settings that `dataclasses.asdict` turned into `saved`, `filled`.
+    """Return the settings that `dataclasses.asdict` turned into `saved`, in the settings of this version.
 
     Raises:
-        ValueError: If a field is unknown; names it.
+        ValueError: A field is unknown, or a part holds no settings; the message names it.
     """
     values = filled(kind, saved)
     built = _take(kind, values)
@@ -463,7 +465,7 @@ def build(kind: Callable[..., Part], saved: Mapping[str, object]) -> Part:
 
 
 def _take(kind: Callable[..., Part], values: dict[str, object]) -> Part:
-    """Return the settings whose values are among these, and take them out."""
+    """Return settings of a kind made from `values`; the values used are removed from `values`."""
     taken: dict[str, object] = {}
     for name, field in _fields(kind).items():
         if field.part is not None and name not in values:

@@ -1,7 +1,8 @@
 """Shared data types of the host and the axis legend.
 
-Axes, everywhere in this order: `seed`, `n` lanes, `b` batch, `k` snapshots, `2` twins, `m` preferences,
-`p` test preferences, `e` episodes, and last always `d` objectives.
+Axes, everywhere in this order: `seed`, `n` lanes (`lane` in the replay), `b` batch, `k` snapshots, `2` twins,
+`m` preferences, `p` test preferences, `e` episodes, and last always `d` objectives. A seed has one agent or several, an
+agent has lanes, and each lane has its own rows in the replay.
 
 Neither this module nor stepping and acting import JAX, so collection workers start in a fraction of the time.
 `learning/interface.py` has the types with JAX.
@@ -30,7 +31,7 @@ class ActionBox:
         low: Lowest number of each entry.
         high: Highest number of each entry.
         shape: Shape of an action.
-        dtype: Name of its type.
+        dtype: Name of the array type of an action.
     """
 
     low: tuple[float, ...]
@@ -39,7 +40,7 @@ class ActionBox:
     dtype: str = "float32"
 
     def rescale(self, actions: Float[np.ndarray, "n act"]) -> Float[np.ndarray, "n ..."]:
-        """Map actions in [-1, 1] to the box (-1 is its low end, 1 its high end), in its dtype and shape."""
+        """Map actions in [-1, 1] to the box (-1 becomes `low`, 1 becomes `high`), in its dtype and shape."""
         low, high = np.array(self.low), np.array(self.high)
         points = low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)
         # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
@@ -62,7 +63,7 @@ class Indices:
         """Return one-hot rows: 1 at the value of each entry, 0 elsewhere.
 
         Raises:
-            ValueError: If a value is none of the entry's.
+            ValueError: A number is not one of the values of its entry.
         """
         indices = values - np.array(self.firsts)
         is_value = (indices >= 0) & (indices < np.array(self.counts)) & (indices == np.floor(indices))
@@ -87,8 +88,8 @@ class EnvSpec:
         obs_size: Length of an observation.
         action_size: Length of an action; to algorithms and lanes actions lie in [-1, 1].
         objectives: One name per objective, in reward order.
-        reference: Reference point of the hypervolume; None: not set.
-        max_steps: Time limit in environment steps; None: the environment has its own.
+        reference: Reference point of the hypervolume. None: there is no point, so HV is not computed.
+        max_steps: Time limit in environment steps. None: lanes set none; the environment may have its own.
         num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
         action_box: Box of the environment's own actions; None: [-1, 1].
         obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
@@ -131,7 +132,7 @@ class EnvSpec:
         """Return one observation or a batch (flat or in the environment's own shape) as rows, and whether it was one.
 
         Raises:
-            ValueError: If it is no array of numbers, the shape is another, or an index is none of its values.
+            ValueError: `obs` is no array of finite numbers, has a wrong shape or no rows, or an index is out of range.
         """
         try:
             values = np.asarray(obs, np.float32)
@@ -158,8 +159,8 @@ class Step:
     Attributes:
         obs: Observation to act on next; if an episode ended, the first of the next episode.
         reward: Reward vector of the step.
-        terminated: Whether the episode really ended, so that targets must not bootstrap.
-        truncated: Whether the time limit cut the episode, so that targets bootstrap from `last_obs`.
+        terminated: Whether the environment ended the episode; targets do not bootstrap.
+        truncated: Whether a limit cut the episode; targets bootstrap from `last_obs`.
         last_obs: Observation reached by this step, before any reset. It is the `s_next` of a transition.
     """
 
@@ -240,7 +241,7 @@ class Behaviour:
         num_lanes: Number of environments that one agent acts in.
         has_own_preferences: Whether each agent has a fixed preference, which its first lane follows.
         random_correlation: Correlation of random actions from step to step; None: white. For continuous actions only.
-        num_white_lanes: The first lanes of each agent, whose random actions are white in any case.
+        num_white_lanes: Number of lanes, the first of each agent, whose random actions are always white.
     """
 
     acting: Acting

@@ -3,8 +3,8 @@
 `Lanes` owns what all environments share: the random stream of each lane, automatic resets, the time limit, checks of
 inputs and outputs, and saving. A `Simulator` owns one body: its state, its physics, its rewards.
 
-The stream of an episode is derived from (lane seed, episode number) alone. So lane i behaves the same whatever n is,
-and a saved state needs no generator: the counters are enough.
+The stream of an episode is derived from (seed, stream number, episode number) alone. So lane i behaves the same
+whatever n is, and a saved state needs no generator: the counters are enough.
 """
 
 import warnings
@@ -50,10 +50,10 @@ class Lanes:
 
     Args:
         simulator: The body to step, made for n lanes.
-        num_lanes: How many lanes it has.
-        seed: One seed for all lanes (lane i then uses stream i of it), or one seed per lane; a lane with a seed of its
-            own is the same as lane 0 of a batch made with that seed.
-        options: Of these, `autoreset`, `dtype`, `first_lane` and `time_limit` are used here.
+        num_lanes: Number of lanes.
+        seed: One seed for all lanes, or one seed per lane. With one for all, lane i uses stream `first_lane` + i of the
+            seed; with one per lane, each lane uses stream 0 of its own.
+        options: `Lanes` uses `autoreset`, `dtype`, `first_lane` and `time_limit`.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class Lanes:
 
     @property
     def obs(self) -> Float[np.ndarray, "n obs"]:
-        """The observation to act on in each lane."""
+        """The observation to act on in each lane; RuntimeError before the first `reset`."""
         if (self.episodes < 0).any():
             raise RuntimeError(f"{self.spec.id}: lanes have no observation yet: call reset() first")
         return self._obs.copy()
 
     def reseed(self, seed: int | Sequence[int]) -> None:
-        """Give the lanes new streams; the next `reset` starts their first episodes."""
+        """Give the lanes new seeds (ValueError if they do not fit); the next `reset` starts their first episodes."""
         if self.num_lanes < 1:
             raise ValueError(f"num_lanes must be at least 1, got {self.num_lanes}")
         self._stream_numbers = np.zeros(self.num_lanes, np.int64)
@@ -106,8 +106,12 @@ class Lanes:
         """Step every running lane once.
 
         Args:
-            actions: [n, act], clipped to [-1, 1] first. Discrete actions are indices, [n, 1] or [n]; an index that
-                is out of range raises ValueError.
+            actions: [n, act], clipped to [-1, 1] first. Discrete actions are indices, [n, 1] or [n].
+
+        Raises:
+            ValueError: The shape is wrong, or an index is out of range.
+            FloatingPointError: An action, reward or observation is not finite, or the physics diverged.
+            RuntimeError: `reset` was not called.
         """
         lanes = self._running_lanes()
         clipped = self._checked_actions(actions)
@@ -142,13 +146,13 @@ class Lanes:
         return step
 
     def rest(self, lanes: ArrayLike) -> None:
-        """Let `lanes` (numbers or a mask) rest until their next `reset`, as if their episodes were over."""
+        """Let `lanes` (numbers or a mask) rest until their next `reset`; RuntimeError where lanes reset themselves."""
         if self._options.autoreset:
             raise RuntimeError(f"{self.spec.id}: lanes that reset themselves cannot rest: use autoreset=False")
         self.running[_lane_numbers(lanes, self.num_lanes)] = False
 
     def state(self) -> State:
-        """Named arrays with everything that `restore` needs to continue bit for bit."""
+        """Return named arrays with everything that `restore` needs to continue bit for bit."""
         own = {
             "version": np.array(STATE_VERSION),
             "id": np.array(self.spec.id),
@@ -162,7 +166,11 @@ class Lanes:
         return own | {f"{SIMULATOR_PREFIX}{name}": value for name, value in self.simulator.state().items()}
 
     def restore(self, state: State) -> None:
-        """Continue from a saved `state` of the same domain and number of lanes; one that does not fit raises first."""
+        """Continue from a saved `state` of the same domain and number of lanes.
+
+        A state that does not fit raises ValueError before anything changes. A lane that does not reach its saved
+        observation gives a warning.
+        """
         self.check_state(state)
         prefix = SIMULATOR_PREFIX
         self.simulator.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})
@@ -256,7 +264,7 @@ class Lanes:
         raise FloatingPointError(f"{self.spec.id}: {what}[{column}] is {value}{too_large} {where}")
 
     def _where(self, lane: int, ahead: int) -> str:
-        """Lane, step and episode in words; `ahead` is 1 where the step is not counted yet."""
+        """Return lane, step and episode in words; `ahead` is 1 where the step is not counted yet."""
         step, episode = int(self.elapsed[lane]) + ahead, int(self.episodes[lane])
         return f"in lane {self._options.first_lane + lane} at step {step} of episode {episode}"
 
@@ -303,12 +311,12 @@ def play(
     act: Callable[[Float[np.ndarray, "n obs"]], Float[np.ndarray, "n act"]],
     max_steps: int = MAX_EVAL_STEPS,
 ) -> Float64[np.ndarray, "n d"]:
-    """Undiscounted return of the next episode of every lane; a return so far, with a warning, where it does not end.
+    """Play the next episode of every lane and return its undiscounted return.
 
     Args:
         lanes: Lanes that rest at the end of an episode (`autoreset=False`).
         act: Observations -> actions.
-        max_steps: The limit.
+        max_steps: Steps after which an episode is cut: its return so far counts, with a warning.
     """
     obs, total = lanes.reset(), np.zeros((lanes.num_lanes, lanes.spec.num_objectives))
     for _ in range(max_steps):
@@ -327,15 +335,16 @@ def play(
 
 
 def _is_surely_finite(values: np.ndarray) -> bool:
-    """Whether all numbers are finite, also as float32, told by one call; False: they may be."""
+    """Return True if one fast check shows that all numbers are finite, also as float32. False: they may still be."""
     return bool(np.vdot(values, values) < SURELY_FINITE)
 
 
 def _lane_numbers(lanes: ArrayLike, num_lanes: int) -> Int[np.ndarray, " lanes"]:
+    """Return lane numbers from a list of numbers or a mask with one entry per lane; ValueError for anything else."""
     numbers = np.asarray(lanes)
     if numbers.dtype == bool:
         if numbers.shape != (num_lanes,):
-            raise ValueError(f"a mask of lanes must have shape ({num_lanes},), got {numbers.shape}")
+            raise ValueError(f"a mask of lanes must have one entry per lane, ({num_lanes},), got {numbers.shape}")
         return np.flatnonzero(numbers)
     if numbers.size == 0:
         return np.empty(0, np.int64)
