@@ -9,17 +9,17 @@ import pytest
 from qpensieve.records.checkpoint import CheckpointError, kept_metas, load_latest, save
 from qpensieve.replay.log import ReplayLog
 
-SEEDS, WIDTH, BLOCK = 2, 3, 10
+LANES, WIDTH, BLOCK = 2, 3, 10
 
 
 def make_log(run: Path, capacity: int = 100) -> ReplayLog:
-    return ReplayLog(run, WIDTH, SEEDS, capacity)
+    return ReplayLog(run, WIDTH, LANES, capacity)
 
 
 def block(index: int) -> np.ndarray:
-    """Rows index * BLOCK onward; each number says its seed, row and column."""
+    """Rows index * BLOCK onward; each number says its lane, row and column."""
     rows = np.arange(index * BLOCK, (index + 1) * BLOCK, dtype=np.float32)
-    return rows[None, :, None] + np.float32(10_000) * np.arange(SEEDS)[:, None, None] + np.arange(WIDTH) / 4
+    return rows[None, :, None] + np.float32(10_000) * np.arange(LANES)[:, None, None] + np.arange(WIDTH) / 4
 
 
 def blocks(first: int, last: int) -> np.ndarray:
@@ -53,7 +53,7 @@ def test_rows_come_back_in_the_order_written(tmp_path: Path):
 def test_rows_are_copied_whatever_their_order_and_an_empty_log_has_none(tmp_path: Path):
     log, rows = make_log(tmp_path), np.asfortranarray(blocks(0, 1))
     assert log.flush() == []
-    assert log.load([])[0].shape == (SEEDS, 0, WIDTH)
+    assert log.load([])[0].shape == (LANES, 0, WIDTH)
     log.append(rows[:, ::2])
     rows[:] = 0
     np.testing.assert_array_equal(log.load(log.flush())[0], blocks(0, 1)[:, ::2])
@@ -72,11 +72,11 @@ def test_a_flush_writes_only_what_is_new(tmp_path: Path):
     ]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     header = 128
-    assert (tmp_path / "replay" / "rows_50_60.npy").stat().st_size == header + SEEDS * BLOCK * WIDTH * 4
+    assert (tmp_path / "replay" / "rows_50_60.npy").stat().st_size == header + LANES * BLOCK * WIDTH * 4
     assert log.flush() == manifest
 
 
-@pytest.mark.parametrize("shape", [(SEEDS + 1, 4, WIDTH), (SEEDS, 4, WIDTH + 1)])
+@pytest.mark.parametrize("shape", [(LANES + 1, 4, WIDTH), (LANES, 4, WIDTH + 1)])
 def test_a_block_of_another_shape_is_refused(shape: tuple[int, ...], tmp_path: Path):
     with pytest.raises(ValueError, match="block must have shape"):
         make_log(tmp_path).append(np.zeros(shape, np.float32))
@@ -191,8 +191,8 @@ def test_a_manifest_with_a_gap_or_a_name_outside_the_folder_is_refused(tmp_path:
     assert "name does not fit" in str(log.verify([outside]))
 
 
-@pytest.mark.parametrize("other", [ReplayLog(Path(), WIDTH + 1, SEEDS, 100), ReplayLog(Path(), WIDTH, SEEDS + 1, 100)])
-def test_segments_of_another_width_or_number_of_seeds_are_refused(other: ReplayLog, tmp_path: Path):
+@pytest.mark.parametrize("other", [ReplayLog(Path(), WIDTH + 1, LANES, 100), ReplayLog(Path(), WIDTH, LANES + 1, 100)])
+def test_segments_of_another_width_or_number_of_lanes_are_refused(other: ReplayLog, tmp_path: Path):
     log = make_log(tmp_path)
     fill(log, 0, 1)
     manifest = log.flush()

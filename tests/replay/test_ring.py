@@ -52,9 +52,9 @@ def test_samples_are_uniform_among_the_written_rows_alone(num_blocks: int):
     np.testing.assert_allclose(counts / 6000, share, atol=6 * np.sqrt(share * (1 - share) / 6000))
 
 
-def test_a_seed_samples_its_own_rows():
-    """Seeds may also have written different numbers of rows."""
-    rings = [ADD(replay.empty(LAYOUT, 6), _block(10 * seed, 2)) for seed in (1, 2, 3)]
+def test_a_lane_samples_its_own_rows():
+    """Lanes may also have written different numbers of rows."""
+    rings = [ADD(replay.empty(LAYOUT, 6), _block(10 * lane, 2)) for lane in (1, 2, 3)]
     rings[1] = ADD(rings[1], _block(22, 2))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rings)
     seen = [set(np.asarray(SAMPLE(stacked, jnp.asarray(i), jax.random.key(0)))[:, 0].astype(int)) for i in range(3)]

@@ -76,7 +76,7 @@ class Running:
 
 
 class DiverseReplay:
-    """One seed's bookkeeping.
+    """Slots of one lane's replay, and the traces in them.
 
     Attributes:
         contents: Number of the transition in each slot, counted from the first ever appended; -1: none.
@@ -103,7 +103,7 @@ class DiverseReplay:
     def append(self, reward: Float[np.ndarray, "K d"], done: Bool[np.ndarray, " K"]) -> Placement:
         """Find slots for K successive transitions; `done` (terminated or truncated) marks the last of an episode.
 
-        Rewards are finite: `Lanes` sees to it.
+        Rewards must be finite, which `Lanes` checks.
         """
         start = self._written
         rewards = reward.astype(np.float64)
@@ -122,7 +122,7 @@ class DiverseReplay:
         return Placement(slots, np.sort(np.concatenate(gone)).astype(np.int32))
 
     def _place(self, reward: Float64[np.ndarray, " d"]) -> int:
-        """Return the slot of the running episode's next transition: the smallest free one."""
+        """Put the running episode's next transition into the smallest free slot; return the slot."""
         if self._free:
             slot = heappop(self._free)
         else:
@@ -194,7 +194,7 @@ class DiverseReplay:
         """Continue from a saved state of a replay with the same settings.
 
         Raises:
-            ValueError: If the state is of another capacity or number of objectives.
+            ValueError: The state is of another capacity or number of objectives.
         """
         shapes = state["contents"].shape, state["running_returns"].shape
         if shapes != (self.contents.shape, (self._num_objectives,)):
@@ -278,7 +278,7 @@ class Crowd:
         return [ranking[-1][0] - ranking[0][0] if ranking else 0.0 for ranking in self._rankings]
 
     def _neighbours(self, objective: int, pair: Pair) -> list[Pair | None]:
-        """The pairs directly before and after one that is ranked."""
+        """Return the pairs directly before and after a ranked pair; None at an end."""
         ranking = self._rankings[objective]
         at = bisect_left(ranking, pair)
         return [ranking[i] if 0 <= i < len(ranking) else None for i in (at - 1, at + 1)]
@@ -336,7 +336,7 @@ class Crowd:
 def distance(gaps: Sequence[float], ranges: Sequence[float]) -> float:
     """Sum the gaps, each divided by the range of its objective; an objective with range 0 adds nothing.
 
-    The loop adds one gap at a time: the built-in sum may round differently, and the oracle must agree bit for bit.
+    Not with the built-in `sum`: it may round differently, and the oracle of the tests must agree bit for bit.
     """
     total = 0.0
     for gap, width in zip(gaps, ranges, strict=True):

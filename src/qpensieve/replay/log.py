@@ -18,13 +18,13 @@ DTYPE = np.dtype("<f4")
 
 
 class Segment(TypedDict):
-    """One file of rows [seed, end - start, width], as a checkpoint's JSON lists it."""
+    """One file of rows [lane, end - start, width], as a checkpoint's JSON lists it."""
 
     file: str
     start: int
-    """Transitions that each seed had written before the first row."""
+    """Transitions that each lane had written before the first row."""
     end: int
-    """Transitions that each seed had written after the last row."""
+    """Transitions that each lane had written after the last row."""
     checksum: str
 
 
@@ -41,36 +41,36 @@ class ReplayLog:
     Args:
         run: The run folder.
         width: Numbers in a row.
-        num_seeds: Number of seeds; they write together.
-        capacity: Rows of each seed's ring.
+        num_lanes: Number of lanes; they write together.
+        capacity: Rows of each lane's ring.
     """
 
-    def __init__(self, run: Path, width: int, num_seeds: int, capacity: int):
+    def __init__(self, run: Path, width: int, num_lanes: int, capacity: int):
         self._run = run
         self._folder = run / REPLAY
-        self._num_seeds, self._width, self._capacity = num_seeds, width, capacity
+        self._num_lanes, self._width, self._capacity = num_lanes, width, capacity
         self._segments: list[Segment] = []
-        self._pending: list[Float32[np.ndarray, "seed K width"]] = []
+        self._pending: list[Float32[np.ndarray, "lane K width"]] = []
         self._start = 0
 
     @property
     def written(self) -> int:
-        """Transitions of each seed so far, with those that are not yet on disk."""
+        """Transitions of each lane so far, with those that are not yet on disk."""
         return self._flushed + sum(block.shape[1] for block in self._pending)
 
     @property
     def _flushed(self) -> int:
         return self._segments[-1]["end"] if self._segments else self._start
 
-    def append(self, block: Float32[np.ndarray, "seed K width"]) -> None:
+    def append(self, block: Float32[np.ndarray, "lane K width"]) -> None:
         """Remember a copy of new rows until the next flush."""
-        if block.shape[0] != self._num_seeds or block.shape[2] != self._width:
-            raise ValueError(f"block must have shape ({self._num_seeds}, K, {self._width}), got {block.shape}")
+        if block.shape[0] != self._num_lanes or block.shape[2] != self._width:
+            raise ValueError(f"block must have shape ({self._num_lanes}, K, {self._width}), got {block.shape}")
         if block.shape[1]:
             self._pending.append(np.array(block, dtype=DTYPE, order="C"))
 
     def begin(self, first: int) -> None:
-        """Start over: `first` transitions of each seed were written before the next rows; old files are deleted."""
+        """Delete all files and start again; `first` transitions of each lane were written before the next rows."""
         self.resume([])
         self._start = first
 
@@ -94,13 +94,13 @@ class ReplayLog:
         return [segment.copy() for segment in self._segments]
 
     def _write_pending(self, file: io.BufferedIOBase) -> None:
-        """Write the blocks as one array [seed, rows, width], piece by piece: joining them doubles the memory."""
-        shape = (self._num_seeds, self.written - self._flushed, self._width)
+        """Write the pending blocks as one array [lane, rows, width]; block by block, to need no second copy."""
+        shape = (self._num_lanes, self.written - self._flushed, self._width)
         header = {"descr": DTYPE.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)  # pyright: ignore[reportArgumentType]
-        for seed in range(self._num_seeds):
+        for lane in range(self._num_lanes):
             for block in self._pending:
-                file.write(block[seed].data)
+                file.write(block[lane].data)
 
     def prune(self, keep: Iterable[Manifest]) -> None:
         """Delete files that neither these manifests (of the kept checkpoints) nor the log need."""
@@ -110,9 +110,10 @@ class ReplayLog:
                 path.unlink()
 
     def resume(self, manifest: Manifest) -> None:
-        """Continue after the rows of `manifest` (`[]`: from the start); later rows, of a killed run, are deleted.
+        """Continue after the rows of `manifest`, from the start if it is empty.
 
-        Files from before the manifest stay: an older checkpoint may need them.
+        Files with later rows, which a killed run wrote, are deleted. Files from before the manifest stay: an older
+        checkpoint may need them.
         """
         self._segments = [Segment(**segment) for segment in manifest]
         self._pending.clear()
@@ -125,7 +126,7 @@ class ReplayLog:
             path.unlink()
 
     def verify(self, manifest: Manifest) -> str | None:
-        """Say what is wrong with the files of `manifest`; None: nothing. For `load_latest(check=...)`."""
+        """Return what is wrong with the files of `manifest`; None if nothing is."""
         if not all(map(_is_segment, manifest)):
             return "the list of its replay's files is not one that this program writes"
         for segment, following in itertools.pairwise(manifest):
@@ -148,7 +149,7 @@ class ReplayLog:
             found = read_header(self._folder / segment["file"])
         except ValueError as error:
             return str(error)
-        expected = (self._num_seeds, segment["end"] - segment["start"], self._width)
+        expected = (self._num_lanes, segment["end"] - segment["start"], self._width)
         if found.shape != expected or found.dtype != DTYPE:
             return f"it holds {found.dtype} {found.shape}, not {DTYPE} {expected}"
         return None
@@ -157,18 +158,18 @@ class ReplayLog:
         """Return the index of the oldest row in the ring."""
         return max(manifest[-1]["end"] - self._capacity, 0) if manifest else 0
 
-    def load(self, manifest: Manifest) -> tuple[Float32[np.ndarray, "seed rows width"], int]:
+    def load(self, manifest: Manifest) -> tuple[Float32[np.ndarray, "lane rows width"], int]:
         """Return the newest rows, at most `capacity`, in the order written, and the number of rows before them.
 
         Row i belongs at (first + i) % capacity of the ring.
 
         Raises:
-            CheckpointError: A file is missing or damaged; names it.
+            CheckpointError: A file is missing or damaged; the message names it.
         """
         if problem := self.verify(manifest):
             raise CheckpointError(problem)
         first, end = self._first(manifest), manifest[-1]["end"] if manifest else 0
-        rows = np.empty((self._num_seeds, end - first, self._width), DTYPE)
+        rows = np.empty((self._num_lanes, end - first, self._width), DTYPE)
         for segment in manifest:
             skipped = max(first - segment["start"], 0)
             begin = segment["start"] + skipped - first
@@ -178,7 +179,7 @@ class ReplayLog:
 
 
 def _is_segment(found: object) -> bool:
-    """Return whether an entry of a checkpoint's JSON, which anyone may have written, is a segment."""
+    """Return whether an entry of a checkpoint's JSON is a segment; the JSON may be from an unknown source."""
     types = {"file": str, "start": int, "end": int, "checksum": str}
     if not isinstance(found, dict) or {name: type(value) for name, value in found.items()} != types:
         return False

@@ -19,17 +19,17 @@ from qpensieve.replay.priorities import Priorities
 class Replay(eqx.Module):
     """Ring of packed transitions."""
 
-    rows: Float[Array, "*seed capacity width"]
-    written: Int[Array, "*seed"]
-    """How many transitions were ever written."""
+    rows: Float[Array, "*lane capacity width"]
+    written: Int[Array, "*lane"]
+    """Number of transitions written so far, overwritten ones included."""
 
 
 class PrioritizedReplay(eqx.Module):
     """Packed transitions in slots, and the priority of each slot; 0 if a slot is empty."""
 
-    rows: Float[Array, "*seed capacity width"]
-    written: Int[Array, "*seed"]
-    """How many transitions were ever written."""
+    rows: Float[Array, "*lane capacity width"]
+    written: Int[Array, "*lane"]
+    """Number of transitions written so far, dropped ones included."""
     priorities: Priorities
 
 
@@ -46,7 +46,7 @@ def empty_prioritized(layout: RowLayout, capacity: int) -> PrioritizedReplay:
 
 
 def empty_lanes(learning: Learning, layout: RowLayout, capacity: int, num_lanes: int) -> AnyReplay:
-    """Return empty replays of several lanes, of the kind that the learning samples from."""
+    """Return stacked empty replays of several lanes, with priorities if the learning needs them."""
     make = empty if isinstance(learning, UniformLearning) else empty_prioritized
     return jax.vmap(lambda _: make(layout, capacity))(jnp.arange(num_lanes))
 
@@ -74,8 +74,8 @@ def add(replay: Replay, block: Float[Array, "K width"]) -> Replay:
     return replace(replay, rows=rows, written=replay.written + block.shape[0])
 
 
-def sample(replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int) -> Float[Array, "b width"]:
-    """Draw `num` written rows, uniformly with replacement, of one seed of a stacked replay [seed, ...]."""
-    filled = jnp.minimum(replay.written[seed], replay.rows.shape[1])
+def sample(replay: Replay, lane: Int[Array, ""], key: Key[Array, ""], num: int) -> Float[Array, "b width"]:
+    """Draw `num` written rows, uniformly with replacement, of one lane of a stacked replay [lane, ...]."""
+    filled = jnp.minimum(replay.written[lane], replay.rows.shape[1])
     # Behind a barrier: XLA would put the draw into the gather, and draw once for every number of a row.
-    return replay.rows[seed, jax.lax.optimization_barrier(jax.random.randint(key, (num,), 0, filled))]
+    return replay.rows[lane, jax.lax.optimization_barrier(jax.random.randint(key, (num,), 0, filled))]

@@ -21,7 +21,7 @@ class Slots:
     """Slots of the replays of all lanes.
 
     Args:
-        learning: Learning, which says what transitions to keep.
+        learning: Learning of the algorithm, which decides what transitions the replay keeps.
         layout: Layout of a row.
         capacity: Slots of each lane.
         num_lanes: Number of lanes; they write together.
@@ -42,13 +42,13 @@ class Slots:
 
     @property
     def log_capacity(self) -> int:
-        """Number of the newest transitions of a lane that may still be needed."""
+        """Number of a lane's newest transitions that a checkpoint must hold; all if diverse episodes are kept."""
         return sys.maxsize if self._is_diverse else self.capacity
 
     def place(
         self, rows: Float32[np.ndarray, "lane K width"], done: Bool[np.ndarray, "lane K"]
     ) -> tuple[Int32[np.ndarray, "lane K"], Sequence[Int32[np.ndarray, " _"]]]:
-        """Return slots for the new transitions, and for each lane the slots to free before they are written.
+        """Return slots for the new transitions, and for each lane the slots to free before (an empty list: none).
 
         Args:
             rows: The transitions.
@@ -71,7 +71,7 @@ class Slots:
         return [np.where(newest >= 0, newest, -1)] * self._num_lanes
 
     def state(self) -> State:
-        """Return arrays for a checkpoint, in addition to the replay; none if the replay is a ring."""
+        """Return arrays for a checkpoint, in addition to the replay; an empty dict for uniform learning."""
         if not isinstance(self._learning, PrioritizedLearning):
             return {}
         arrays = {"written": np.array(self.written)}
@@ -103,7 +103,7 @@ class Slots:
             first: Number of rows written before them.
 
         Raises:
-            CheckpointError: If the rows do not end at the transition of the checkpoint.
+            CheckpointError: The rows do not end at the transition of the checkpoint.
         """
         self._clear()
         if rows is None:
