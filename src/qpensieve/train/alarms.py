@@ -1,6 +1,7 @@
-"""Alarms: signs in the log that the values of a policy run away (a burst), or that it has lost what it could do.
+"""Alarms: signs in the log that the values of a policy run away (a burst), or that its utility has fallen.
 
-An alarm is raised where its sign is new. It depends on rows of the log alone, so a resumed run raises the same alarms.
+A sign raises an alarm when the row before did not have it. Alarms depend on rows of the log alone, so a resumed run
+raises the same ones.
 """
 
 import math
@@ -17,22 +18,22 @@ from qpensieve.records import folder
 from qpensieve.types import EnvSpec
 
 ENTROPY_SLACK = 0.15
-"""How far below its target the entropy of a policy may be, in shares of the number of components of an action."""
+"""Most by which the entropy of a policy may be below its target, per component of an action."""
 BIN_SLACK = 1.0
-"""The same for the entropy in a bin of preferences. With a target of -1 bins of calm runs were at -1.7 per component at
-the least, those of bursts that the mean hides at -2.1 to -2.6 (`docs/studies.md`)."""
+"""Most by which the entropy in a bin of preferences may be below the target, per component. With a target of -1, bins
+of calm runs reached -1.7, and bins of bursts that the mean hides -2.1 to -2.6 (`docs/studies.md`)."""
 UTILITY_SHARE = 0.5
-"""Share of the largest UT so far, if that is positive, below which a short evaluation is a loss."""
+"""A UT below this share of the largest one so far raises an alarm, if the largest is positive."""
 SHOWN_FROM = 100_000
-"""Step from which alarms are shown. Early values swing and settle again, so earlier alarms are only in the log."""
+"""First step at which alarms are shown. Early values swing and settle again: alarms before are only in the log."""
 MOST_SHOWN = 5
-"""Alarms of a run that are shown; all are in its log."""
+"""Most alarms of a run that are shown; the log has all."""
 WARMEST = "temperature_max"
-"""The largest temperature of all preferences, where they differ."""
+"""Logged name of the largest temperature of all preferences, if they have different ones."""
 ENTROPY_BIN = "entropy_bin_"
-"""What the names of entropies in bins of lam1 begin with."""
+"""Beginning of the names of entropies in bins of lam1."""
 BIN = "q_bin_"
-"""What the names of mean values in bins of lam1 begin with."""
+"""Beginning of the names of mean values in bins of lam1."""
 Sign = Literal["entropy", "bin", "value", "utility"]
 _WORDS: dict[Sign, str] = {
     "entropy": "entropy {value:.3g} is far below its target (alarm below {limit:.3g}): values may be running away",
@@ -43,7 +44,7 @@ _WORDS: dict[Sign, str] = {
 
 
 class Alarm(NamedTuple):
-    """A sign at a row of the log (a seed, or an agent of it), what was measured and from where on it is an alarm."""
+    """A sign of one seed or agent, the row of its values: what was measured, and the limit that it passed."""
 
     sign: Sign
     row: int
@@ -51,7 +52,7 @@ class Alarm(NamedTuple):
     limit: float
 
     def describe(self, names: Sequence[str]) -> str:
-        """Return the alarm in words; `names` of the rows' owners."""
+        """Return the alarm in words; `names` has the owner of each row."""
         return f"{names[self.row]}: {_WORDS[self.sign].format(value=self.value, limit=self.limit)}"
 
     def entry(self, names: Sequence[str]) -> dict[str, object]:
@@ -60,7 +61,7 @@ class Alarm(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """Entropy per component of an action that a policy aims at: on a line from a step on, then fixed."""
+    """Target of a policy's entropy per component of an action: from step `first` on it goes to `end` in `num` steps."""
 
     start: float = -1.0
     end: float = -1.0
@@ -79,10 +80,10 @@ class Limits:
     """Limits that alarms compare a run with.
 
     Attributes:
-        action_size: Components of an action, if the policy aims at an entropy. None: it does not.
-        ceilings: The largest discounted return of each objective from any state, where it is known.
+        action_size: Components of an action. None: the policy has no target of its entropy.
+        ceilings: The largest discounted return of each objective from any state. None: unknown.
         discount: Discount factor.
-        aim: Entropy that the policy aims at.
+        aim: Target of the policy's entropy.
     """
 
     action_size: int | None
@@ -96,7 +97,7 @@ def of_training(limits: Limits, row: Mapping[str, Any], step: int = 0) -> list[A
     if limits.action_size is None or "entropy" not in row:
         return []
     entropy = np.atleast_1d(np.asarray(row["entropy"], np.float64))
-    if "helper_entropy" in row:  # of the Q-Pensieve that helps a hybrid SAC
+    if "helper_entropy" in row:  # the entropy of hybrid SAC's helper
         entropy = np.minimum(entropy, np.asarray(row["helper_entropy"], np.float64))
     target = limits.aim.at(step)
     found = _below("entropy", entropy, (target - ENTROPY_SLACK) * limits.action_size)
@@ -111,7 +112,7 @@ def _below(sign: Sign, values: Float64[np.ndarray, " row"], least: float) -> lis
 
 
 def _of_values(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
-    """Bins whose mean value is beyond what their preferences allow; of each policy the worst."""
+    """Return an alarm for each policy with a mean value, in some bin, above what the bin's preferences allow."""
     bins = [name for name in row if name.startswith(BIN)]
     if limits.ceilings is None or len(limits.ceilings) != 2 or not bins or limits.action_size is None:
         return []
@@ -131,7 +132,7 @@ def _of_values(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
 
 
 def of_utility(ut: Float64[np.ndarray, "t seed"]) -> list[Alarm]:
-    """Return the alarms of the newest of all short evaluations so far."""
+    """Return the alarms of the newest short evaluation, compared with all before."""
     if len(ut) < 2:
         return []
     best = ut[:-1].max(axis=0)
@@ -141,13 +142,13 @@ def of_utility(ut: Float64[np.ndarray, "t seed"]) -> list[Alarm]:
 
 
 class Watch:
-    """The alarms of a run, row by row: entries for its log, and the first few after the early steps shown to people.
+    """Raises the alarms of a run, row by row: returns entries for the log, and shows the first few after early steps.
 
     Args:
         config: The configuration of the run.
         spec: The environment.
-        own: Preferences that have their own agent each. None: all preferences are served.
-        show: Called with a line for people.
+        own: Preferences that have their own agent each. None: one agent of a seed serves all.
+        show: Called with the text of each alarm to show.
     """
 
     def __init__(
@@ -161,20 +162,20 @@ class Watch:
         self._num_shown = 0
 
     def resume(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Know the signs of the newest of these rows of training metrics already."""
+        """Continue after these rows of training metrics: signs of the newest row raise no new alarm."""
         self._now = of_training(self._limits, rows[-1], int(rows[-1]["step"])) if rows else []
 
     def training(self, step: int, row: Mapping[str, Any]) -> list[dict[str, object]]:
-        """Entries for the log that a row of training metrics gives rise to."""
+        """Return the log's entries for the new alarms of a row of training metrics."""
         before, self._now = self._now, of_training(self._limits, row, step)
         return self._tell(step, before, self._now, self._agents)
 
     def evaluation(self, step: int, ut: Float64[np.ndarray, "t seed"]) -> list[dict[str, object]]:
-        """Entries that the newest of all short evaluations so far gives rise to."""
+        """Return the log's entries for the new alarms of the newest short evaluation; `ut` has all so far."""
         return self._tell(step, of_utility(ut[:-1]), of_utility(ut), self._seeds)
 
     def _tell(self, step: int, before: list[Alarm], now: list[Alarm], owners: list[str]) -> list[dict[str, object]]:
-        """Return entries for the alarms whose sign was not there before, and show them."""
+        """Show the alarms whose sign is new, and return their entries."""
         known = {(alarm.sign, alarm.row) for alarm in before}
         new = [alarm for alarm in now if (alarm.sign, alarm.row) not in known]
         for alarm in new if step >= SHOWN_FROM else []:
@@ -186,7 +187,7 @@ class Watch:
 
 
 def limits_of(config: RunConfig, spec: EnvSpec) -> Limits:
-    """Return the limits of a run; populations and policies of discrete actions aim at no entropy."""
+    """Return the limits of a run; populations and policies of discrete actions have no target of the entropy."""
     known = find_domain(config.domain) if isinstance(config.domain, str) else None
     sac = getattr(config.agent, "sac", config.agent)
     is_soft = not config.method.is_population and spec.num_actions is None

@@ -1,7 +1,7 @@
-"""Calibration: find the preference to ask a policy for where another preference counts.
+"""Calibration: find, for each preference, the row of the test table to ask the policy for in its place.
 
-The policy that is asked for a preference need not be the best of its own policies for it. So rows of the test table are
-played, the best row is chosen for each preference, and the choice is confirmed on other episodes.
+The policy asked for a preference need not be the best one for it. So rows of the test table are played, the best row is
+chosen for each preference, and the choice is confirmed on other episodes.
 """
 
 from collections.abc import Callable
@@ -33,14 +33,14 @@ from qpensieve.train.session import environment_errors
 EPISODES = 100
 """Episodes of each seed that a calibration plays, at most."""
 LEAST = 24
-"""Fewer episodes cannot both choose and confirm."""
+"""Least number of episodes: fewer cannot both choose and confirm."""
 KEPT = 8
-"""Rows that are left when halving ends."""
+"""Number of rows at which halving ends."""
 PLAYING = "playing"
 """Phase that the progress line shows."""
 
 Pairs = Int64[np.ndarray, "pair 2"]
-"""Place of a seed among those of the run, and number of a row."""
+"""Place of a seed among the seeds of the run, and number of a row."""
 Act = Callable[[int, Float32[np.ndarray, "n obs"], Float32[np.ndarray, "n d"]], Float32[np.ndarray, "n act"]]
 """Place of a seed, observations, preferences -> deterministic actions of its policy."""
 PlayPairs = Callable[[Pairs, int], Float64[np.ndarray, "pair e d"]]
@@ -48,7 +48,7 @@ PlayPairs = Callable[[Pairs, int], Float64[np.ndarray, "pair e d"]]
 
 
 def num_rows(table_rows: int, episodes: int) -> int:
-    """Return how many rows a number of episodes can judge: a quarter of the number, at least `KEPT`."""
+    """Return how many rows a number of episodes can judge: a quarter of it, but `KEPT` to `table_rows`."""
     return min(table_rows, max(episodes // 4, KEPT))
 
 
@@ -68,9 +68,9 @@ def choose(
        keeps its choice where the mean gain over asking for the preference itself exceeds its standard error.
 
     Args:
-        play_pairs: Plays.
+        play_pairs: Plays episodes.
         lam: The preferences, which are also the rows to choose from.
-        num_seeds: How many seeds.
+        num_seeds: Number of seeds.
         episodes: Episodes of each seed, at most.
 
     Returns:
@@ -159,14 +159,14 @@ def _standard_error(values: Float64[np.ndarray, " n"]) -> float:
 
 @dataclass(eq=False)
 class Episodes:
-    """Plays episodes of a run's policies under rows of a table; no two of its episodes begin alike.
+    """Plays episodes of a run's policies under rows of a table; each episode of a seed and row has its own start state.
 
     Attributes:
         config: The run.
         act: The policies of all seeds.
         preferences: Rows of the table.
         numbers: Their numbers in the whole table; start states depend on seed, number and episode alone.
-        progress: Is shown episodes that are done.
+        progress: The progress line, which counts episodes.
     """
 
     config: RunConfig
@@ -242,13 +242,15 @@ def calibrate(  # noqa: PLR0913 (policies, whose they are, and how much to play)
         config: The run.
         act: Its policies.
         step: Their environment step.
-        own: Preferences that have their own agent each. None: all are served.
+        own: Preferences that have their own agent each, which replace the table. None: one agent of a seed serves all.
         num_objectives: Selects the test table.
         episodes: Episodes of each seed, at most.
         quiet: No progress line.
 
     Raises:
-        ValueError: The number of episodes is too small, or the policies are an archive, which needs no calibration.
+        ValueError: There are fewer than `LEAST` episodes or 2 preferences, or the policies are an archive, which needs
+            no calibration.
+        EnvFailedError: The environment failed.
     """
     if config.method.is_population:
         raise UserError(f"{config.algo} needs no calibration: it answers each preference by the best of its archive")

@@ -1,4 +1,4 @@
-"""A session on disk: its checkpoints."""
+"""Checkpoints of a session: write them, find the newest whole one, restore it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,15 +16,15 @@ from qpensieve.train.session import Rows, Session
 GROWING = ("lanes/", "memory/", "search/", "record/", checkpoint.POLICY)
 """Beginnings of names of arrays that grow during a run."""
 FREE = ("log/",)
-"""Beginnings of names of arrays that may be missing."""
+"""Beginnings of names of arrays that a checkpoint may hold although a new session has none."""
 
 
 class Checkpointer:
     """Writes a session into a folder and reads it back.
 
     Args:
-        folder: A run folder, or one that an agent is saved in.
-        session: What to keep.
+        folder: A run folder, or the folder of a saved agent.
+        session: The session to write and to restore.
     """
 
     def __init__(self, folder: Path, session: Session):
@@ -32,7 +32,7 @@ class Checkpointer:
         self._log = session.replay_log(folder)
 
     def append(self, rows: Rows | None) -> None:
-        """Remember the rows of a block for the next checkpoint."""
+        """Add the rows of a block (None: no replay) to the next checkpoint; without `keep_replay` do nothing."""
         if self._log is not None and rows is not None and self._is_replay_kept:
             self._log.append(rows)
 
@@ -41,13 +41,13 @@ class Checkpointer:
         return self._session.config.keep_replay == "on"
 
     def save(self) -> None:
-        """Write a checkpoint, with only the rows of the replay that are new since the last one."""
+        """Write a checkpoint and drop all but the last two; only new rows of the replay are written."""
         self._write(self._log.flush() if self._log is not None and self._is_replay_kept else None, keep=2)
         if self._log is not None:
             self._log.prune(meta["replay"] or [] for _, meta in checkpoint.kept_metas(self._folder))
 
     def save_whole(self) -> None:
-        """Write a checkpoint with the whole replay into a new folder."""
+        """Write a checkpoint with the whole replay (if there is one) into a new folder."""
         held = self._session.replay_rows()
         if self._log is None or held is None:
             self._write(None, keep=1)
@@ -66,11 +66,12 @@ class Checkpointer:
 
         Args:
             warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
-            needs_replay: Whether the replay must be whole too. False: where none is, the newest checkpoint is taken
-                without its replay.
+            needs_replay: Whether the replay must be whole too. False: if no checkpoint has a whole replay, the newest
+                one is taken without its replay.
 
         Raises:
-            NoneWholeError: There are only damaged ones.
+            NoneWholeError: There are only damaged checkpoints.
+            CheckpointError: The replay is lost and needed, or the configuration is another one.
         """
         said: list[str] = []
         expected = Expected(headers_of(self._session.arrays()), GROWING, FREE)
@@ -108,16 +109,20 @@ class Checkpointer:
         return saved
 
     def _lost_replay(self, saved: Checkpoint) -> str | None:
-        """Say what is wrong with the replay of a checkpoint; None if nothing."""
+        """Return what is wrong with the replay of a checkpoint; None if nothing is."""
         return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
 
     def _differs(self, saved: Checkpoint) -> str | None:
-        """Say what is wrong with the `meta` of a checkpoint; None if nothing. Raises if the configuration differs."""
+        """Return what is wrong with the `meta` of a checkpoint; None if nothing is.
+
+        Raises:
+            CheckpointError: The checkpoint is of another configuration.
+        """
         before, manifest = saved.meta.get("config"), saved.meta.get("replay")
         if not isinstance(before, dict) or not isinstance(manifest, list | None):
             return "it must say its configuration and its replay"
         config, steps = self._session.config, before.get("steps", 0)
-        # A population is planned for its length, which may grow; others end wherever they are told to.
+        # The length of a population is planned and may only grow; other runs may end at any later step.
         least = steps if config.method.is_population and isinstance(steps, int) else saved.step
         if found := _settings_that_differ(before, config, may_lengthen=least <= config.steps):
             raise CheckpointError(
@@ -141,10 +146,10 @@ class Checkpointer:
 
 
 def _settings_that_differ(saved: dict[str, object], config: RunConfig, may_lengthen: bool) -> list[Difference]:
-    """List the settings in which a checkpoint differs; both are planned for the new length where that is allowed."""
+    """List the settings in which a checkpoint and a config differ; if `may_lengthen`, at the length of the config."""
     try:
         before = configs.from_dict(saved)
-    except (ValueError, TypeError):  # the comparison names what is odd
+    except (ValueError, TypeError):  # the comparison names the settings that cannot be read
         return differences(saved, config, SAME_NUMBERS)
     before = configs.lengthened(before, config.steps) if may_lengthen else before
     return differences(before, configs.lengthened(config, config.steps), SAME_NUMBERS)

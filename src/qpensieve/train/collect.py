@@ -37,7 +37,7 @@ class Episodes:
     def past(self, episodes: Int64[np.ndarray, "lane K"], number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
         """Return `num` preferences of random earlier episodes of its lane for each step of block `number`.
 
-        In the first episode they are its own.
+        Steps of the first episode get its own preference.
         """
         found = np.zeros((*episodes.shape, num, self._num_objectives), np.float32)
         for lane, of_steps in enumerate(episodes if num else ()):
@@ -72,13 +72,13 @@ class Collected:
 
 
 class Collector:
-    """Steps all lanes and packs what happened into blocks for the replay.
+    """Steps all lanes and packs their transitions into blocks for the replay.
 
     Args:
         lanes: The environments, agent by agent.
         seeds: Seed of each lane.
         block: Steps of a block.
-        behaviour: How to act, and in how many lanes each agent does.
+        behaviour: How to act, and the number of lanes of each agent.
     """
 
     def __init__(self, lanes: Lanes, seeds: list[int], block: int, behaviour: Behaviour):
@@ -88,14 +88,14 @@ class Collector:
         self._layout = layout_of(lanes.spec, behaviour)
         self._noise = LaneNoise(behaviour, seeds, block)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
-        # An agent with its own preference gets none from outside in its first lane.
+        # An agent with its own preference gets no preference as input in its first lane.
         has_own = behaviour.has_own_preferences
         self._is_drawn = [not has_own or lane % behaviour.num_lanes > 0 for lane in range(len(seeds))]
         self._num_threads = min(available_cores(), len(seeds) // behaviour.num_lanes // AGENTS_PER_THREAD)
         self._pool = ThreadPoolExecutor(self._num_threads) if self._num_threads > 1 else None
         self._boundary: State = {}
         self._is_halfway = False
-        """Whether the lanes are within a block: it failed, or was interrupted."""
+        """Whether a block has begun and not ended; at the next block: it failed or was interrupted."""
 
     def start(self) -> None:
         """Begin the first episodes."""
@@ -121,7 +121,7 @@ class Collector:
                 self._preferences[lane] = self.episodes.preference(lane, int(self.lanes.episodes[lane]))
 
     def begin(self, policy: Explorer | None, number: int) -> None:
-        """Do nothing: worker processes begin what `collect` will be asked for next, this one has no time for it."""
+        """Do nothing. Worker processes begin the block that `collect` will return next; this process cannot."""
 
     def policy(self, flat: Parameters) -> Explorer:
         """Return the agents' policies, to collect with."""
@@ -130,12 +130,12 @@ class Collector:
         return SharedPolicy(self._acting, flat, self._pool, self._num_threads)
 
     def collect(self, policy: Explorer | None, number: int) -> Collected:
-        """Collect block `number`: K steps of every lane, with `policy`; None: random actions.
+        """Collect block `number`: K steps of every lane.
 
-        After an attempt that failed or was interrupted, lanes begin where they were before it.
+        After a block that failed or was interrupted, lanes begin where they were before that block.
 
         Args:
-            policy: What `policy` returned, or None.
+            policy: What `policy` returned. None: random actions.
             number: Number of the block.
         """
         if self._is_halfway:

@@ -1,4 +1,4 @@
-"""L_critic: the critics of a run against Monte-Carlo returns of the policy whose values they learn.
+"""L_critic: compare the critics of a run with Monte-Carlo returns of the policy whose values they learn.
 
 The policy visits states in fresh episodes. From each state a first action is taken, and then the policy is followed
 several times. Returns are those of the critics' target: discounted, with the entropy bonus of every later action,
@@ -46,9 +46,9 @@ from qpensieve.types import EnvSpec
 TOLERANCE = 1e-3
 """Rollouts are long enough when the rest could add less than this share of the value."""
 FAINTEST = 1e-6
-"""Rollouts end at the latest when the discount is this small: values near 0 would never be long enough."""
+"""Rollouts end at the latest when the discount is this small: with values near 0, `TOLERANCE` would never end them."""
 UNLIMITED = 1000
-"""Steps within which states are drawn where an environment has no time limit."""
+"""Steps within which states are drawn if an environment has no time limit."""
 PAPER_PREFERENCES = ((0.1, 0.9), (0.3, 0.7), (0.5, 0.5), (0.7, 0.3), (0.9, 0.1))
 """The preferences of the paper's tables."""
 Draw = Literal["policy", "uniform"]
@@ -64,9 +64,9 @@ class Sampling:
 
     Attributes:
         pairs: Pairs per seed and preference, each from episodes of its own.
-        rollouts: Returns per pair; policies that are not random need one.
+        rollouts: Returns per pair; policies that are not random get one.
         actions: How the action of a pair is drawn: by the policy, or uniformly.
-        seed: Seed of all of it; equal seeds give equal numbers.
+        seed: Seed of the measurement; equal seeds give equal numbers.
     """
 
     pairs: Annotated[int, at_least(2, "else there is no standard error")] = 64
@@ -86,8 +86,11 @@ class CriticMeter:
 
     Args:
         config: The configuration of the run.
-        preferences: Preferences, as numbers or as text such as 0.9,0.1. None: the agents' own, or the paper's.
+        preferences: Preferences, as numbers or as text such as 0.9,0.1. None: those of `_preferences`.
         sampling: Pairs to measure.
+
+    Raises:
+        ValueError: The method has no critic to measure, or a preference or `sampling` cannot be used.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class CriticMeter:
         self._algorithm, self._measured = _algorithm_of(config, self.spec)
         self._sampling, self._discount = sampling, self._algorithm.discount
         self.num_rollouts = sampling.rollouts if self._measured.is_sampled else 1
-        """Returns of each pair: one where the policy is not random."""
+        """Returns of each pair; 1 if the policy is not random."""
         self.preferences = _preferences(preferences, self._algorithm, self.spec)
         self._lam = jnp.asarray(self.preferences, jnp.float32)
         self._act, self._values = _compiled(self._measured, self._algorithm.acting.action_size)
@@ -117,25 +120,25 @@ class CriticMeter:
         return self.spec.max_steps or UNLIMITED
 
     def errors(self, rows: Sequence[CriticRow]) -> CriticErrors:
-        """Return measured rows with what they are about."""
+        """Return measured rows together with domain, method, seeds, discount and objectives."""
         config = self.config
         names = ["lam . r"] if self._measured.is_scalar else list(self.spec.objectives)
         return CriticErrors(config.domain_id, config.algo, config.seed_list, self._discount, names, list(rows))
 
     @property
     def most_steps(self) -> int:
-        """Steps of the longest measurement of a seed."""
+        """Most steps that the measurement of a seed takes."""
         return self.num_visited + math.ceil(math.log(FAINTEST) / math.log(self._discount))
 
     def measure(
         self, parameters: Arrays, step: int, told: Callable[[int, int], object] = lambda seed, done: None
     ) -> list[CriticRow]:
-        """Return the errors of all seeds, a row for each preference.
+        """Measure the errors of all seeds; returns a row for each preference.
 
         Args:
             parameters: What `Session.parameters` returned.
-            step: The environment step that it was at.
-            told: Called with the number of the seed and the steps played for it, at most `most_steps`.
+            step: The environment step of the parameters.
+            told: Called with the place of the seed and the steps played for it, at most `most_steps`.
         """
         agents = _agents(self._algorithm, self.config, self.spec, parameters)
         with environment_errors(f"while the critics of step {step} were measured"):
@@ -173,7 +176,7 @@ class CriticMeter:
         return [self._compare(values[i], tally, i) for i in range(len(values))]
 
     def follow(self, states: Any, seed: int) -> Follow:
-        """Return how the policy of one seed acts; the numbers of a preference do not depend on the others."""
+        """Return a function that acts as one seed's policy; numbers of a preference do not depend on the others."""
         rows = range(len(self.preferences))
         seeds = [derived_seed(self._sampling.seed, Purpose.CRITIC, _NOISE, seed, row) for row in rows]
         keys = jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32)))
@@ -196,7 +199,7 @@ class CriticMeter:
     ) -> tuple[State, Float32[np.ndarray, "p pairs obs"]]:
         """Visit states in the policy's own episodes, each at a random one of the first `num_visited` steps.
 
-        Every lane begins so late that all are at their states at the same moment; what it did before does not count.
+        Each lane begins its episode so late that all lanes reach their states at the same time.
         """
         lanes, num, total = self._visiting, self._sampling.pairs, self.num_visited
         rows = range(len(self.preferences))
@@ -225,7 +228,7 @@ class CriticMeter:
     def _play(
         self, follow: Follow, saved: State, first: Float32[np.ndarray, "p pairs a"], told: Callable[[int], object]
     ) -> "_Tally":
-        """Follow the policy from every pair, `num_rollouts` times."""
+        """Follow the policy from every pair, `num_rollouts` times; returns the discounted sums."""
         lanes, tally = self._rolling, _Tally(self._discount, first.shape[0], self._num_values, self._rows)
         lanes.restore(_repeated(saved, first.shape[0] * first.shape[1], self.num_rollouts))
         actions, bonus = np.repeat(first, self.num_rollouts, axis=1), np.zeros((len(first), self._rows))
@@ -266,7 +269,7 @@ class CriticMeter:
 
 
 class _Tally:
-    """Discounted sums of every rollout of each preference; a preference is closed once its sums are long enough."""
+    """Discounted sums of each preference's rollouts; a preference is closed when the rest is negligible."""
 
     def __init__(self, discount: float, num_preferences: int, num_values: int, num_rollouts: int):
         self._discount, self._weight, self.num_steps = discount, 1.0, 0
@@ -285,7 +288,10 @@ class _Tally:
         self.num_steps += 1
 
     def is_enough(self, is_running: Bool[np.ndarray, "p rollouts"]) -> bool:
-        """Return whether the rest is negligible, if no step ever pays more than the largest so far."""
+        """Close preferences whose rest is negligible if no later step pays more than the largest so far.
+
+        Returns whether all are closed.
+        """
         bound = self._weight * self._largest / (1.0 - self._discount) * is_running.any(axis=1)
         value = np.linalg.norm(self.returns, axis=2).mean(axis=1)
         share = np.divide(bound, value, out=np.where(bound > 0, np.inf, 0.0), where=value > 0)
@@ -335,7 +341,11 @@ def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[object], 
 
 
 def _preferences(asked: ArrayLike | None, algorithm: Algorithm[object], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
-    """Return the given preferences, checked; by default the agents' own, the paper's or the middle."""
+    """Return the given preferences, checked.
+
+    Without any: the agents' own, else the paper's five for two objectives or those of its curves for more, else the
+    centre.
+    """
     num, own = spec.num_objectives, algorithm.preferences
     if asked is None:
         if own is not None:
@@ -387,17 +397,17 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
 
     Args:
         run: The run folder.
-        steps: Steps of kept parameters or of checkpoints. Default: the newest.
-        all_steps: All steps that there are.
-        preferences: Under which to measure. None: the paper's, or those that the agents have of their own.
-        sampling: Which pairs the critics are asked about.
+        steps: Steps of kept parameters or of checkpoints. Empty: the newest.
+        all_steps: Measure all steps that the run kept.
+        preferences: Preferences to measure under. None: those of `CriticMeter`.
+        sampling: Pairs to measure.
         trust: Whether the code that the configuration names may be imported.
-        say: Called with what is measured, and with damaged checkpoints.
+        say: Called with a line about the measurement.
         quiet: No progress line.
 
     Raises:
         ValueError: There is no such step, or the method has no critic to measure.
-        CheckpointError: There is nothing to measure, or it cannot be read.
+        CheckpointError: There are no parameters to measure, or they cannot be read.
     """
     saved = SavedPolicies(run, trust)
     chosen = _chosen(run, saved.steps, steps, all_steps)
@@ -406,7 +416,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     per_step = per_seed * meter.config.seeds
     progress = Progress(per_step * len(chosen), 0, quiet=quiet)
     try:
-        check_can_write(out)  # better said before than after minutes
+        check_can_write(out)  # before a measurement that may take minutes
         say(_announcement(meter, chosen, sampling))
         for i, step in enumerate(chosen):
             progress.enter(MEASURING)

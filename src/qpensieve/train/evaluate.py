@@ -19,8 +19,8 @@ _CURVES = {
 
 
 LANES_AT_ONCE = 256
-"""Foreign environments that an evaluation makes at once, where one preference needs no more: each is a whole simulator,
-of 1 MiB for mo-hopper-v5. Lanes of built-in domains are small."""
+"""Most foreign environments that an evaluation makes at once, unless one preference needs more. Each is a whole
+simulator, of 1 MiB for mo-hopper-v5; lanes of built-in domains are small."""
 MANY = 4
 """All own preferences are drawn as curves if there are at most this many."""
 
@@ -41,9 +41,9 @@ def protocols(
 
     Args:
         num_objectives: Selects the test table.
-        own: Preferences of the agents if they have some; they take the place of the table.
+        own: Preferences that have their own agent each, which replace the table. None: one agent serves all.
         stride: Short evaluations play every `stride`-th row of the table.
-        full_stride: The same of full evaluations.
+        full_stride: Full evaluations play every `full_stride`-th row of the table.
     """
     curve = curve_preferences(num_objectives)
     if own is None:
@@ -54,13 +54,13 @@ def protocols(
 
 
 def curve_preferences(num_objectives: int) -> Float64[np.ndarray, "c d"]:
-    """Return the preferences of the paper's learning curves; empty if the paper has none for so many objectives."""
+    """Return the preferences of the paper's learning curves; no rows if the paper has no curve for `num_objectives`."""
     rows = _CURVES.get(num_objectives, [])
     return np.array(rows, np.float64).reshape(len(rows), num_objectives)
 
 
 def foreign_lanes(domain: EnvSource, num_seeds: int, episodes: int) -> int:
-    """Return how many foreign environments an evaluation makes at once, at most; 0 for a built-in domain."""
+    """Return the most foreign environments that an evaluation makes at once; 0 for a built-in domain."""
     is_built_in = isinstance(domain, str) and find_domain(domain) is not None
     of_a_preference = num_seeds * episodes
     return 0 if is_built_in else max(1, LANES_AT_ONCE // of_a_preference) * of_a_preference
@@ -76,19 +76,19 @@ def evaluate(  # noqa: PLR0913
     num_threads: int | None = None,
     first_row: int = 0,
 ) -> Float64[np.ndarray, "seed p e d"]:
-    """Play deterministic policies; every (seed, preference, episode) has its own lane. Returns are undiscounted.
+    """Play deterministic policies and return undiscounted returns; each (seed, preference, episode) has its own lane.
 
-    Start states depend on (seed, preference row, episode) alone, so all evaluations of a run see the same ones.
+    Start states depend on (seed, preference row, episode) alone, so all evaluations of a run have the same ones.
 
     Args:
-        domain: Where to play.
-        seeds: Whose policies.
-        act: The policies.
-        preferences: What to play under.
-        episodes: How often.
-        max_steps: Where an episode that does not end is cut.
+        domain: The environment.
+        seeds: Seeds whose policies play.
+        act: The policies of all seeds.
+        preferences: Preferences to play under.
+        episodes: Episodes per preference.
+        max_steps: Steps after which an episode is cut.
         num_threads: Threads that share the lanes. None: as many as help.
-        first_row: Number of the first preference in the table that these are a part of.
+        first_row: Number, in the whole table, of the first row of `preferences`.
     """
     rows, first = len(preferences) * episodes, first_row * episodes
     numbers = range(first, first + rows)

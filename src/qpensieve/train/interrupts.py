@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: answered at once, obeyed between blocks."""
+"""Ctrl-C and SIGTERM: a message appears at once, and training stops between two blocks."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ TERMINATING = "SIGTERM: stopping after this block"
 
 
 class _Terminate:
-    """A handler of SIGTERM: interrupts once. Schedulers may send it again; that must not disturb a save."""
+    """A handler of SIGTERM that interrupts once. A scheduler may send it again, which must not disturb a save."""
 
     is_asked = False
 
@@ -27,7 +27,7 @@ class _Terminate:
 
 @contextmanager
 def termination() -> Iterator[Callable[[], bool]]:
-    """SIGTERM, which schedulers send before they kill, does what Ctrl-C does; yields whether it has come."""
+    """Let SIGTERM, which schedulers send before they kill, do what Ctrl-C does; yields a test whether it has come."""
     handler = _Terminate()
     try:
         before = signal.signal(signal.SIGTERM, handler)
@@ -42,13 +42,13 @@ def termination() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag that is read between blocks; a second one interrupts. Within `termination`, so does SIGTERM.
+    """Let Ctrl-C set a flag, which is yielded as a test; a second one interrupts. Within `termination` so does SIGTERM.
 
     Python runs handlers between its own instructions only, and compiling is one long call: so a thread answers, and
-    ends the process at the third press.
+    ends the process at the third press. Outside the main thread nothing changes.
 
     Args:
-        answer: Called with a line for the user. None: no line, and no process is ended: it may be a notebook.
+        answer: Called with a line for the user. None: no line, and no end at the third press: it may be a notebook.
     """
     pressed = False
 
@@ -82,7 +82,7 @@ def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable
 
 @contextmanager
 def _answering(answer: Callable[[str], None]) -> Iterator[None]:
-    """Return a thread that reads the numbers of signals as they arrive."""
+    """Run a thread that answers signals as they arrive."""
     source, sink = os.pipe()
     os.set_blocking(sink, False)
     before = signal.set_wakeup_fd(sink, warn_on_full_buffer=False)

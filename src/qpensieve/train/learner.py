@@ -43,7 +43,7 @@ NEW_TRANSITIONS = 2**31 - 1
 DIAGNOSTICS = 2**31 - 2
 """Folded into an agent's key for diagnostics between blocks."""
 ALSO_PEAK = "critic_loss"
-"""Logged value whose largest in a block is logged too."""
+"""Name of a logged value of which a block logs the mean and the largest."""
 
 
 class TrainState(eqx.Module):
@@ -58,7 +58,7 @@ class TrainState(eqx.Module):
 
 
 class Block(eqx.Module):
-    """Input from the host: rows of every lane; with priorities also slots, and hints for the updates."""
+    """Input from the host: rows of every lane. With priorities also their slots, and hints for the updates."""
 
     rows: Float[Array, "lane K width"]
     slots: Int[Array, "agent K"] | None = None
@@ -70,7 +70,7 @@ Flat = Float[Array, "agent parameters"]
 
 @dataclass(frozen=True)
 class Learner:
-    """Jitted functions of a run.
+    """Jitted functions that train the agents of a run.
 
     Attributes:
         init: Seeds -> first state.
@@ -97,7 +97,7 @@ def make_learner(algorithm: Algorithm[object], layout: RowLayout, capacity: int,
         algorithm: The algorithm.
         layout: Layout of a row of the replay.
         capacity: Rows of each lane's replay.
-        updates_per_step: Updates for each row of a block; 1 with priorities.
+        updates_per_step: Updates for each row of a block; must be 1 with priorities.
     """
     learning = algorithm.learning
     if isinstance(learning, UniformLearning):
@@ -135,7 +135,7 @@ def _init(algorithm: Algorithm[object], layout: RowLayout, capacity: int, seeds:
 
 @dataclass(frozen=True, eq=False)
 class _UniformUpdates:
-    """Writing blocks into a uniform replay, and the updates of a block."""
+    """Writes blocks into a uniform replay and makes the updates of a block."""
 
     algorithm: Algorithm[object]
     learning: UniformLearning[object]
@@ -177,7 +177,7 @@ class _UniformUpdates:
 
         def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], object]:
             key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
-            # Lanes draw with the same key: each learner samples as it would if it were alone.
+            # Lanes draw with the same key: each learner samples as it would alone.
             key_of = lambda: jax.random.clone(key_batch)
             rows = [replay.sample(buffer, number * lanes + i, key_of(), size) for i in range(lanes)]
             batches = tuple(Transition(*self.layout.unpack(of_lane)) for of_lane in rows)
@@ -188,7 +188,7 @@ class _UniformUpdates:
 
 @dataclass(frozen=True, eq=False)
 class _PrioritizedUpdates:
-    """The same with priorities."""
+    """Writes blocks into a replay with priorities and makes the updates of a block."""
 
     algorithm: Algorithm[object]
     learning: PrioritizedLearning[object]
@@ -281,11 +281,11 @@ def _free(state: TrainState, slots: Int[Array, "agent F"]) -> TrainState:
 
 
 def spread(learner: Learner, num_agents: int) -> Learner:
-    """Return the learner with its agents spread over the CPU devices; the same learner if there is only one, or a GPU.
+    """Return the learner with its agents spread over the CPU devices; the same learner with one device, or on a GPU.
 
-    Matrix products of an update are too small for several cores: two of them need 1.3 times the work of one. So each
-    agent is updated by one core. JAX sees as many CPU devices as agents are spread over, and no device needs anything
-    from another. Other numbers of devices agree to rounding: the compiled programs differ.
+    Matrix products of an update are too small for several cores: two cores need 1.3 times the work of one. So each
+    agent is updated by one core, on one of several CPU devices, which exchange nothing. Results of different numbers of
+    devices agree to rounding, because the compiled programs differ.
     """
     devices = jax.local_devices()
     num = max(n for n in range(1, len(devices) + 1) if num_agents % n == 0)

@@ -1,4 +1,4 @@
-"""The one training loop, of runs and of agents in memory, and what it tells callbacks."""
+"""The training loop, for runs and for agents in memory, and its calls of callbacks."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ from qpensieve.train.trainer import Trainer
 
 
 def open_session(config: RunConfig) -> Session:
-    """Return a new session of a run's method; no other function distinguishes the two kinds of trainers."""
+    """Return a new session of a run's method, with a replay or of a population."""
     keep_compiled()
     return PopulationTrainer(config) if config.method.is_population else Trainer(config)
 
@@ -33,9 +33,9 @@ def describe(session: Session, goal: int, path: Path | None = None) -> Training:
     """Describe a training to callbacks, before it begins.
 
     Args:
-        session: What is trained.
-        goal: The step.
-        path: The run folder; None: an agent.
+        session: The session.
+        goal: The step at which training ends.
+        path: The run folder. None: an agent in memory.
     """
     config, spec = session.config, session.spec
     names, settings = spec.objectives, configs.to_dict(configs.lengthened(config, max(goal, config.steps)))
@@ -45,7 +45,7 @@ def describe(session: Session, goal: int, path: Path | None = None) -> Training:
 
 
 def _history(session: Session, path: Path) -> Iterator[tuple[int, Metrics]]:
-    """Yield step and metrics of each row of a log, as callbacks got them."""
+    """Yield step and metrics of each row of a log but alarms, in the form that callbacks get."""
     names, seeds = session.spec.objectives, session.config.seeds
     for row in read_rows(path):
         with interpreting(path, "the log of this run"):
@@ -58,15 +58,15 @@ def _history(session: Session, path: Path) -> Iterator[tuple[int, Metrics]]:
 
 
 class TrainingLoop:
-    """The training of a session up to a step, which it is planned for.
+    """Trains a session up to a step, for which it is planned.
 
-    A run of a folder and an agent in memory say what becomes of blocks, rows of the log and evaluations.
+    Subclasses, for a run and for an agent in memory, store blocks and rows of the log, and evaluate.
 
     Args:
-        session: What is trained.
+        session: The session to train.
         goal: Step at which the training ends.
-        callbacks: Are told.
-        progress: Shows people how far it is.
+        callbacks: Callbacks to call.
+        progress: The progress line.
     """
 
     def __init__(self, session: Session, goal: int, callbacks: Callbacks, progress: Progress):
@@ -92,17 +92,17 @@ class TrainingLoop:
         self.session.advance()
 
     def log_due(self) -> None:
-        """Take a row of the log if one is due, with or without callbacks: no number depends on them."""
+        """Log a row if one is due, even without callbacks, on which no number may depend."""
         step = self.session.summed_to
         if self.is_past(step, self.session.config.log_period) and (means := self.session.sums.take()):
             self.log(step, means)
 
     def log(self, step: int, means: Infos) -> None:
-        """Tell the callbacks a row of training metrics."""
+        """Call the callbacks with a row of training metrics."""
         self.callbacks.tell("on_metrics", step, training_metrics(means, self.session.config.seeds))
 
     def settle(self) -> None:
-        """Do what is due at this step, such as an evaluation."""
+        """Do what is due at this step, such as an evaluation; nothing here."""
 
     def is_past(self, step: int, period: int) -> bool:
         """Return whether the block that ends at `step` reached or passed a multiple of `period`."""
@@ -110,14 +110,14 @@ class TrainingLoop:
 
 
 class AgentTraining(TrainingLoop):
-    """The training of an agent in memory, for its callbacks.
+    """Trains an agent in memory, and evaluates it for its callbacks.
 
     Args:
-        session: What is trained.
+        session: The session to train.
         goal: Step at which the training ends.
-        callbacks: Are told.
-        progress: Shows people how far it is.
-        eval_period: Steps between short evaluations; there is one at the end too. None: no evaluation.
+        callbacks: Callbacks to call.
+        progress: The progress line.
+        eval_period: Steps between short evaluations; one more is made at the end. None: no evaluations.
     """
 
     def __init__(

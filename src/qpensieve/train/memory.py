@@ -1,4 +1,4 @@
-"""Whether a run can fit into memory: what its replay (or rollouts) and networks take at least, before any is made."""
+"""Check, before anything large is made, that a run's replay (or rollouts) and networks fit into memory."""
 
 import math
 
@@ -18,7 +18,7 @@ NUMBER_BYTES = 4
 MANY_AGENTS = 64
 """From this number of agents on, networks are counted too: finding their shapes takes a moment."""
 ENVIRONMENT_BYTES = 1 << 20
-"""What a foreign environment takes on the host, as measured of mo-hopper-v5; others take more or less."""
+"""Bytes of a foreign environment on the host, measured for mo-hopper-v5; others take more or less."""
 
 
 def check_memory(
@@ -26,17 +26,18 @@ def check_memory(
 ) -> None:
     """Refuse a run whose replay, networks and (on a CPU) foreign environments alone need more memory than there is.
 
-    A run that passes may still lack memory: batches and gradients take some too.
+    A run that passes may still lack memory: batches and gradients take some too. Networks of fewer than `MANY_AGENTS`
+    agents are not counted while the replay fits.
 
     Args:
-        algorithm: What learns.
-        layout: What a row of the replay holds.
+        algorithm: The algorithm.
+        layout: Layout of a row of the replay.
         capacity: Rows of each lane's replay.
-        seeds: How many train side by side.
+        seeds: Number of seeds.
         environments: Number of foreign environments that there will be at once.
 
     Raises:
-        MemoryError: Says how much they need, how much there is and what would fit.
+        MemoryError: The memory is too small; the message says what is needed, what there is and what would fit.
     """
     row = algorithm.lanes_per_seed * layout.width * NUMBER_BYTES
     room = _room(environments)
@@ -54,13 +55,13 @@ def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int, environme
     A run that passes may still lack memory: samples of the population and archives take some too.
 
     Args:
-        cfg: Its settings.
-        spec: What it is trained on.
-        seeds: How many train side by side.
+        cfg: Settings of the population.
+        spec: The environment.
+        seeds: Number of seeds.
         environments: Number of foreign environments that there will be at once.
 
     Raises:
-        MemoryError: Says how much they need, how much there is and what would fit.
+        MemoryError: The memory is too small; the message says what is needed, what there is and what would fit.
     """
     tasks = num_tasks(cfg.stages, spec.num_objectives)
     step = tasks * cfg.ppo.num_lanes * NUMBER_BYTES * (spec.obs_size + spec.action_size + spec.num_objectives)
@@ -70,7 +71,7 @@ def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int, environme
 
 
 def _check(what: str, seeds: int, sizes: tuple[int, int, int], setting: str, there: tuple[int | None, str]) -> None:
-    """Refuse what needs more room than there is; `sizes` of a seed: rows, bytes of a row, bytes of networks."""
+    """Raise MemoryError if seeds of these `sizes` (rows, bytes of a row, bytes of networks) need too much memory."""
     (rows, row, networks), (room, where) = sizes, there
     needed = seeds * (rows * row + networks)
     if room is None or needed <= room:
@@ -90,7 +91,7 @@ def _bytes_of_member(cfg: PpoConfig, spec: EnvSpec) -> int:
 
 
 def _room(environments: int) -> tuple[int | None, str]:
-    """Return the bytes that a run can use besides its environments (None: unknown), and who has them."""
+    """Return the bytes that its environments leave to a run (None: unknown), and the name of the device."""
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         return (device.memory_stats() or {}).get("bytes_limit"), device.device_kind

@@ -73,7 +73,7 @@ class PopulationTrainer(Session):
         size = len(self._kept()[0])
         empty = pgmorl.empty_search(self.reference, size, self._members())
         self.searches = [empty for _ in config.seed_list]
-        """Result of every seed so far."""
+        """Result of each seed's search so far."""
         self.record = records.empty(self.reference, config.seeds, self.num_tasks)
         self.generation = self._generation_start = 0
         self._boundary = self._collector.state()
@@ -108,7 +108,7 @@ class PopulationTrainer(Session):
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
-        """If the environment fails, restore the lanes to the end of the last iteration."""
+        """Raise failures of the environment as EnvFailedError; lanes go back to the end of the last iteration."""
         with environment_errors(f"after step {self.step}"):
             try:
                 yield
@@ -118,7 +118,7 @@ class PopulationTrainer(Session):
                 raise
 
     def _iterate(self) -> None:
-        """Roll out, update and measure; nothing is stored before all of it is done."""
+        """Roll out, update and measure; the state changes only when all three are done."""
         collected = jax.tree.map(np.copy, self._moments)
         policy = MemberPolicy(np.asarray(ppo.flat_actors(self._state)), self._widths)
         with self._stepping():
@@ -153,7 +153,7 @@ class PopulationTrainer(Session):
             self.searches[i] = search
 
     def _log(self, info: Infos) -> None:
-        """Log an iteration: the values of the device per member, those of the archives per seed."""
+        """Log an iteration: values of the device per member, values of the archives per seed."""
         of_archives = {
             "archive_hv": [search.hypervolume for search in self.searches],
             "archive_size": [len(search.archive.objs) for search in self.searches],
@@ -212,7 +212,7 @@ class PopulationTrainer(Session):
     def _measure(
         self, kept: Float32[np.ndarray, "member parameters"], number: int
     ) -> tuple[Float64[np.ndarray, "seed n d"], Int64[np.ndarray, " seed"]]:
-        """Return the mean return of each member's mean action over fresh episodes, and the steps of these."""
+        """Return the mean return of each member's mean action over fresh episodes, and each seed's steps in them."""
         with self._stepping():
             objs, steps = self._fitness.measure(KeptPolicy(kept, self._widths), number)
         return objs.reshape(self._lam.shape), steps.reshape(self.config.seeds, -1).sum(axis=1)
@@ -226,7 +226,7 @@ class PopulationTrainer(Session):
         return Policies(self._objs[i], self._kept()[i * num : (i + 1) * num])
 
     def predictor(self) -> ArchivePredictor:
-        """Make a predictor with the archives as they are now."""
+        """Return a predictor with the current archives."""
         return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
 
     def search_record(self) -> SearchRecord:
@@ -280,7 +280,7 @@ class PopulationTrainer(Session):
         self._fitness.close()
 
     def _try_reset(self) -> None:
-        """Let a foreign environment that cannot be reset fail before a run has a folder; episodes begin later."""
+        """Reset a foreign environment once, so that one that cannot be reset fails before the run has a folder."""
         if find_domain(self.config.domain) is None:
             with environment_errors("at its first reset"):
                 lanes = make_lanes(self.config.domain, 1, self.config.seed_list[0])

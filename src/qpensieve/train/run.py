@@ -1,4 +1,4 @@
-"""A run of a folder: started, trained, resumed. A run that is stopped and resumed has the same numbers."""
+"""A run in a folder: start, train, resume, evaluate. A run that is stopped and resumed has the same numbers."""
 
 import dataclasses
 import time
@@ -33,13 +33,13 @@ from qpensieve.train.session import EnvFailedError, Infos, environment_errors, p
 from qpensieve.train.workers import EvaluationWorkers
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC, folder.CALIBRATION)
-"""Files that a run never loses unless asked."""
+"""Files that only `--start-over` removes."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
 
 
 class Stopped(StopTraining):
-    """Ctrl-C was pressed, or a callback stopped the run; it is saved."""
+    """Ctrl-C was pressed, or a callback stopped the run; the message has the command that continues it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Options:
     Attributes:
         quiet: No progress line.
         tensorboard: Also write TensorBoard files into the run folder.
-        wandb: Also send metrics to this project of Weights & Biases, or keep them for it, as WANDB_MODE says.
-        callback: Callbacks of your own, as module:name; from the working folder too.
+        wandb: Also send metrics to this project of Weights & Biases; with WANDB_MODE=offline keep them on disk.
+        callback: Your own callbacks, as module:name; modules may be in the working folder.
         final_evaluation: Run the full protocol at the end.
     """
 
@@ -61,11 +61,11 @@ class Options:
     final_evaluation: bool = True
 
     def callbacks(self, path: Path) -> list[object]:
-        """Make the callbacks of the run of a folder.
+        """Make the callbacks that these options name, for the run of a folder.
 
         Raises:
-            ImportError: One needs a package that is not installed.
-            ValueError: One cannot be found.
+            ImportError: A callback needs a package that is not installed.
+            ValueError: A callback cannot be found.
         """
         made: list[object] = [TensorBoard(path / folder.TENSORBOARD)] if self.tensorboard else []
         if self.wandb is not None:
@@ -90,9 +90,9 @@ class Run(TrainingLoop):
         self.checkpointer = Checkpointer(path, session)
         say = lambda line: self.progress.say(line)
         self.files = RunFiles(path, config, session.spec, session.own_preferences, say)
-        """Evaluations and log."""
+        """Evaluations and log of the folder."""
         self._pending: EvaluationWorkers | None = None
-        """The evaluation that worker processes play."""
+        """The workers that play an evaluation; None: no evaluation is pending."""
         self._scored: dict[str, str] = {}
         self._latest: dict[str, str] = {}
         self._last_checkpoint = self._began = time.monotonic()
@@ -109,29 +109,32 @@ class Run(TrainingLoop):
         return checkpoint.last_good_step(self.folder)
 
     def restore(self, saved: Checkpoint) -> None:
-        """Go back to a checkpoint; remove everything in the folder that is later."""
+        """Go back to a checkpoint, and remove everything later from the folder."""
         self.checkpointer.restore(saved)
         self.checkpointer.cut(saved)
         self._save_search()
         self.files.cut(saved.step)
 
     def start_over(self) -> None:
-        """Empty the folder of everything but its configuration and provenance."""
+        """Remove checkpoints, replay, results and log; the configuration and the provenance stay."""
         self.checkpointer.cut(None)
         for name in (*RESULTS, folder.METRICS, folder.WANDB):
             (self.folder / name).unlink(missing_ok=True)
         remove_files(self.folder / folder.TENSORBOARD)
 
     def train(self, hint: str = "") -> None:
-        """Train to the configured number of steps; where Ctrl-C or a callback stops it, saves and raises `Stopped`.
+        """Train to the configured number of steps, then evaluate fully if the options say so.
 
         Args:
-            hint: What to tell people whose run will take long.
+            hint: Text to show with the estimated time of a long run.
 
         Raises:
-            CallbackError: A callback failed; the run is saved.
+            Stopped: Ctrl-C or a callback stopped the run; the run is saved.
+            CallbackError: A callback failed; the run is saved if it has made a step.
+            EnvFailedError: The environment failed; the run is saved if it has made a step.
+            DivergedError: A loss or parameter is no longer finite.
         """
-        is_heard = len(self.callbacks) > 0  # else nobody needs the history
+        is_heard = len(self.callbacks) > 0  # else no callback needs the history
         try:
             with self.callbacks.during(describe(self.session, self.goal, self.folder)) if is_heard else nullcontext():
                 self._train(hint)
@@ -139,7 +142,7 @@ class Run(TrainingLoop):
             if self.session.step > 0:
                 try:
                     self.save()
-                except CallbackError as another:  # it was told of an evaluation that comes with the save
+                except CallbackError as another:  # a callback failed at an evaluation that comes with the save
                     error.add_note(str(another))
                     self.save()
             raise CallbackError(f"{error}; continue with: {self.resume_command}") from error.__cause__
@@ -152,7 +155,7 @@ class Run(TrainingLoop):
         progress.announce()
         try:
             with interrupts(progress.answer) as is_interrupted:
-                if session.step > 0:  # an environment that failed in an evaluation has left it to do
+                if session.step > 0:  # an evaluation in which the environment failed is still due
                     self.settle()
                 self.train_blocks(is_interrupted)
                 if session.step < session.goal:
@@ -174,7 +177,7 @@ class Run(TrainingLoop):
             progress.end()
 
     def _save_after(self) -> str:
-        """Save the run after its environment has failed, unless that was before its first step; say what is saved."""
+        """Save the run after its environment has failed, unless it has made no step; return in words what is saved."""
         if self.session.step == 0:
             return "nothing is learned yet"
         try:
@@ -184,7 +187,7 @@ class Run(TrainingLoop):
         return "the run is saved"
 
     def _workload(self, hint: str) -> Workload:
-        """Say what else takes time: evaluations, by the number of their episodes."""
+        """Describe the run to the progress line; evaluations are weighed by their number of episodes."""
         config, table = self.config, self.files.table
         num_short = len(table.short_preferences) + len(table.curve_preferences)
         worth = len(table.full_preferences) * config.full_eval_episodes / (num_short * SHORT_EPISODES)
@@ -198,7 +201,7 @@ class Run(TrainingLoop):
         )
 
     def save(self) -> None:
-        """Write a checkpoint of the newest block; no evaluation of an earlier block is missing then."""
+        """Write a checkpoint of the newest block, after pending evaluations of earlier blocks."""
         if self._pending is not None and self._pending.step < self.session.step:
             self._finish_evaluation()
         self.log_due()  # a row that was due before the last block, where a callback has failed in between
@@ -211,12 +214,12 @@ class Run(TrainingLoop):
         self._saving += self._last_checkpoint - began
 
     def close(self) -> None:
-        """Let go of the folder, and end threads and worker processes."""
+        """Release the folder, and end threads and worker processes."""
         self.files.close()
         self.session.close()
 
     def advance(self) -> None:
-        """Train for one block, and remember its rows: callbacks may fail, and the run is saved then."""
+        """Train for one block, and add its rows to the replay log at once: a failed callback saves the run."""
         self.checkpointer.append(self.session.advance())
 
     def log(self, step: int, means: Infos) -> None:
@@ -256,13 +259,13 @@ class Run(TrainingLoop):
         progress.note(**self._scored, **self._latest)
 
     def _save_search(self) -> None:
-        """Write the search of a population, for people and pictures; the checkpoint has its own copy."""
+        """Write the file of a population's search, for pictures; other methods have none. Checkpoints hold a copy."""
         record = self.session.search_record()
         if record is not None:
             save_record(self.folder / folder.SEARCH, record)
 
     def _evaluate(self, can_wait: bool) -> None:
-        """Make the short evaluation of this step: in worker processes if training continues and there are cores."""
+        """Make the short evaluation of this step: in worker processes if `can_wait` and cores are free."""
         self._settle_log()
         table, episodes = self.files.table, SHORT_EPISODES
         both = np.concatenate([table.short_preferences, table.curve_preferences])
@@ -288,7 +291,7 @@ class Run(TrainingLoop):
             self.callbacks.tell("on_evaluation", self.session.step, played)
 
     def _settle_log(self) -> None:
-        """Finish what comes before an evaluation of this step."""
+        """Write the pending evaluation and rows of the log that come before an evaluation of this step."""
         self._finish_evaluation()
         self.session.drain()
         self.log_due()
@@ -305,8 +308,9 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
     """Start a new run in a new folder. If it cannot start, no folder is left.
 
     Raises:
-        ValueError: The settings cannot run, or the environment has no name that `resume` could make it by.
+        ValueError: The settings cannot run, or the environment has no name by which `resume` could make it.
         OSError: The folder holds a run or parts of one, or cannot be made.
+        FolderInUseError: Another process holds the folder.
     """
     config = configs.scheduled(config)
     configs.check(config)
@@ -321,7 +325,7 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
         configs.save(config, path / folder.CONFIG)
         run.files.write_provenance(run.session.lanes_per_seed)
     except BaseException:
-        is_ours = run.files.held is not None  # else it is of another process
+        is_ours = run.files.held is not None  # else the folder belongs to another process
         for name in (folder.CONFIG, folder.PROVENANCE, folder.LOCK) if is_ours else ():
             (path / name).unlink(missing_ok=True)
         for one in made:
@@ -432,9 +436,9 @@ def _restore(run: Run, warn: Callable[[str], None]) -> None:
 
 
 def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> None:
-    """Evaluate the newest policies of a run by the full protocol; adds to its table and log, removes nothing.
+    """Evaluate the newest policies of a run by the full protocol; add to its table and log, and remove nothing.
 
-    They are those of its newest whole checkpoint, or of parameters that were kept, where these are newer.
+    The newest policies are those of the newest readable checkpoint or file of parameters.
 
     Args:
         path: The run folder.

@@ -1,4 +1,4 @@
-"""Evaluations, log and alarms of a run folder: written here alone, by a run that trains and by `evaluate`."""
+"""Evaluations, log and alarms of a run folder. Only this module writes them, for training and for `evaluate`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,18 +19,18 @@ from qpensieve.train.evaluate import protocols
 from qpensieve.types import EnvSpec
 
 RESUMED_WITH = "resumed_with"
-"""Name in a run's record of versions: those that it was resumed with."""
+"""Name, in a run's record of versions, of the versions that the run was resumed with."""
 
 
 class RunFiles:
-    """What a run folder tells of its training and its evaluations.
+    """Writes the evaluations, log and alarms of a run folder.
 
     Args:
         path: The run folder.
         config: Its configuration.
         spec: The environment.
-        own: Preferences that have their own agent each. None: all preferences are served.
-        say: Called with a line for people, for alarms.
+        own: Preferences that have their own agent each. None: one agent of a seed serves all.
+        say: Called with the text of each alarm.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RunFiles:
         self._log: MetricsLog | None = None
 
     def check_owner(self) -> None:
-        """Stop before a save if another process has taken the folder over."""
+        """Raise FolderInUseError if another process has taken the folder over."""
         if self.held is not None:
             self.held.check()
 
@@ -62,7 +62,7 @@ class RunFiles:
         write_json(self.path / folder.PROVENANCE, provenance.describe() | about)
 
     def note_other_versions(self, step: int, warn: Callable[[str], None]) -> None:
-        """Report and record that a run continues with other versions or on another machine, which round differently."""
+        """Warn, and record, if a run continues with other versions or on another machine, which round differently."""
         path, now = self.path / folder.PROVENANCE, provenance.rounding()
         try:
             said = read_object(path)
@@ -76,12 +76,12 @@ class RunFiles:
             write_json(path, said | {RESUMED_WITH: [*earlier, {"step": step, **now}]})
 
     def load(self) -> None:
-        """Load the evaluations of the folder."""
+        """Load the evaluations of the folder, if there are any."""
         file = self.path / folder.EVALUATIONS
         self.table = evaluations.load(file) if file.exists() else self.table
 
     def cut(self, step: int) -> None:
-        """Go back to a step: remove what is later."""
+        """Remove evaluations, measurements and rows of the log after a step."""
         log = self.path / folder.METRICS
         self.load()
         if (self.path / folder.EVALUATIONS).exists():
@@ -106,11 +106,14 @@ class RunFiles:
         return self._log_short(step, short)
 
     def add_full(self, step: int, play: Callable[[], Float64[np.ndarray, "seed p e d"]]) -> Evaluation | None:
-        """Play and write the full evaluation of a step; None if the folder has it.
+        """Play and write the full evaluation of a step, unless the folder has it; return the evaluation.
 
         Args:
             step: Environment step of the policies.
-            play: Returns their returns under the preferences of the full protocol.
+            play: Plays the full protocol with the policies.
+
+        Returns:
+            The evaluation. None: the log already has it.
         """
         if step not in self.table.full_steps:
             self._save(evaluations.append_full(self.table, step, play()))
@@ -149,7 +152,7 @@ class RunFiles:
     def _write(
         self, event: str, step: int, values: Mapping[str, object], alarms: list[dict[str, object]] | None = None
     ) -> None:
-        """Write a row of the log. The first row opens it, because a resumed run removes later rows before."""
+        """Write a row of the log. The first row opens the file, because a resumed run first removes later rows."""
         if self._log is None:
             drop_unfinished_row(self.path / folder.METRICS)
             self._log = MetricsLog(self.path / folder.METRICS)

@@ -1,4 +1,4 @@
-"""Agents that are saved whole or not at all, and policies of a folder, read without a session or a device."""
+"""Save an agent, whole or not at all, and read the policies of a folder without a session or a device."""
 
 import json
 import os
@@ -37,15 +37,15 @@ TRIES = 3
 
 
 class SavedPolicies:
-    """Policies in a folder, now and as it grows.
+    """Reads the policies in a folder, also while a run adds to it.
 
     Args:
         source: A run folder or a saved agent.
         trust: Whether the code that the configuration names may be imported.
 
     Raises:
-        FileNotFoundError: It is neither.
-        UntrustedError: It names code to import, and `trust` is False.
+        FileNotFoundError: The folder holds neither a run nor an agent.
+        UntrustedError: The configuration names code to import, and `trust` is False.
     """
 
     def __init__(self, source: Path, trust: bool = False):
@@ -57,16 +57,16 @@ class SavedPolicies:
 
     @property
     def steps(self) -> list[int]:
-        """Steps whose policies are there, oldest first."""
+        """Steps whose policies the folder holds, oldest first."""
         return sorted({*checkpoint.parameter_steps(self.source), *checkpoint.kept_steps(self.source)})
 
     @property
     def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
-        """Preferences that have their own agent each; None: all are served."""
+        """Preferences that have their own agent each. None: the policies of a seed serve all."""
         return None if self._algorithm is None else self._algorithm.preferences
 
     def row_of(self, seed: int) -> int:
-        """Return the place of a seed among those of the run; ValueError if there is no such seed."""
+        """Return the place of a seed among the seeds of the run; ValueError if the run has no such seed."""
         there = self.config.seed_list
         if seed not in there:
             raise UserError(f"seed must be one of {', '.join(map(str, there))}, got {seed}")
@@ -87,7 +87,7 @@ class SavedPolicies:
             warn: Called with a message for each newer step that is damaged.
 
         Raises:
-            CheckpointError: There are none, or none can be read: then what is wrong with the newest.
+            CheckpointError: There are no policies, or none can be read; the message is then about the newest.
         """
         found, problems = None, list[CheckpointError]()
         for _ in range(TRIES):
@@ -96,7 +96,7 @@ class SavedPolicies:
                 try:
                     found = self.predictor(step), step
                     break
-                except (CheckpointError, UserError) as error:  # a UserError: it has gone since
+                except (CheckpointError, UserError) as error:  # a UserError: the step has gone since
                     problems.append(CheckpointError(str(error)))
             if not problems or there == self.steps:  # else a run has replaced what was there
                 break
@@ -112,19 +112,19 @@ class SavedPolicies:
         """Load the policies of one of `steps`.
 
         Raises:
-            ValueError: There is no such step.
-            CheckpointError: It cannot be read.
+            ValueError: The folder has no such step.
+            CheckpointError: The policies cannot be read.
         """
         arrays = self._read(step, lambda path: under(checkpoint.load_parameters(path, self._names), POLICY), POLICY)
         return self._archive(arrays, step) if self._algorithm is None else self._agents(self._algorithm, arrays, step)
 
     def parameters(self, step: int) -> Arrays:
-        """Load the networks of every agent of one of `steps`, without optimisers; errors as those of `predictor`."""
+        """Load the networks of every agent of one of `steps`, without optimisers; raises what `predictor` raises."""
         arrays = self._read(step, checkpoint.load_parameters, "state.agent")
         return {name: value for name, value in arrays.items() if ".optimizers" not in name}
 
     def _read(self, step: int, read: Callable[[Path], Arrays], prefix: str) -> Arrays:
-        """Read arrays of a step: from its file of parameters, else those of its checkpoint with a prefix."""
+        """Read arrays of a step from its file of parameters, else the arrays of its checkpoint with a prefix."""
         kept, there = checkpoint.parameter_steps(self.source), self.steps
         if step not in there:
             shown = ", ".join(map(str, there)) or "none"
@@ -139,7 +139,7 @@ class SavedPolicies:
 
     @cached_property
     def _algorithm(self) -> Algorithm[object] | None:
-        """None: a population."""
+        """The algorithm of the run; None: it is a population."""
         config = self.config
         return None if config.method.is_population else make_algorithm(config.algo, config.agent, self.spec)
 
@@ -177,7 +177,7 @@ class SavedPolicies:
         return ArchivePredictor(archives, widths)
 
     def _check(self, shapes: dict[str, tuple[int, ...]], arrays: Arrays, step: int) -> None:
-        """Refuse arrays that are missing, are no numbers or do not fit the configuration."""
+        """Raise CheckpointError for arrays that are missing, are no floats or do not fit the configuration."""
         for name, shape in shapes.items():
             found = arrays.get(name)
             if found is None or found.shape != shape or found.dtype.kind != "f":
@@ -189,12 +189,12 @@ REPLACED = (
     *(folder.CHECKPOINTS, folder.REPLAY, folder.CONFIG, folder.METRICS, folder.EVALUATIONS, folder.SUMMARY),
     *(folder.CRITIC, folder.CALIBRATION, folder.LOCK, *folder.PICTURES),
 )
-"""Contents of a saved agent's folder that a save replaces: the earlier agent, and what commands measured of it."""
+"""Contents of a saved agent's folder that a save replaces: the earlier agent, and files that commands added to it."""
 _BELOW = {
     folder.REPLAY: r"rows_\d+_\d+\.npy",
     folder.CHECKPOINTS: rf"step_\d+(/({re.escape(checkpoint.ARRAYS)}|{re.escape(checkpoint.META)}))?",
 }
-"""Folder of a saved agent -> what its files and folders are called."""
+"""Folder of a saved agent -> pattern of the names in it."""
 _READY, _MANIFEST = f"{checkpoint.TEMPORARY}ready", "parts.json"
 """Folder of a complete new save that takes the place of an earlier one, and the file in it that lists its parts."""
 
@@ -238,7 +238,7 @@ def save_agent(session: Session, path: str | Path, calibration: Calibration | No
 
 
 def is_saved_agent(path: Path) -> bool:
-    """Return whether a folder holds a saved agent, perhaps with results of it, and nothing else."""
+    """Return whether a folder holds a saved agent, perhaps with its results, and nothing else."""
     names = _names(path)
     if not {folder.CONFIG, folder.CHECKPOINTS} <= names <= {*REPLACED, folder.POLICY}:
         return False

@@ -1,4 +1,4 @@
-"""The session: training in memory, of both kinds of trainers, for runs and agents."""
+"""Sessions: training in memory, with a replay or of a population, for runs and agents."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -47,7 +47,7 @@ class Accumulator:
         self.count += 1
 
     def take(self) -> Infos:
-        """Return the means since the last call, and the largest of peaks; nothing if nothing was logged."""
+        """Return the means since the last call, and the largest of peaks; an empty dict if nothing was logged."""
         means = {name: value if name.endswith(PEAK) else value / self.count for name, value in self.sums.items()}
         self.sums, self.count = {}, 0
         return means
@@ -62,15 +62,15 @@ class DivergedError(ShownError, RuntimeError):
 
 
 class EnvFailedError(ShownError, RuntimeError):
-    """The environment raised an error; the session is unchanged since before the failed step."""
+    """The environment raised an error; the session is as before the failed step or evaluation."""
 
 
 @contextmanager
 def environment_errors(when: str) -> Iterator[None]:
     """Turn errors of an environment into `EnvFailedError`; a bug of this package keeps its own type.
 
-    Simulators raise `EnvError` for whatever a foreign environment or a lost process does, lanes FloatingPointError for
-    numbers that are not finite. No other exception is an environment's.
+    Simulators raise `EnvError` for any failure of a foreign environment or process, and lanes raise FloatingPointError
+    for numbers that are not finite. No other exception is an environment's.
 
     Args:
         when: What the session was doing, such as `after step 100`.
@@ -91,7 +91,7 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
         step: Environment step, for the message.
 
     Raises:
-        DivergedError: If they are not; the message names the owner of the first row that is bad.
+        DivergedError: A number is not finite; the message names the owner of its row.
     """
     is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
     if not is_finite.all():
@@ -99,7 +99,7 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
 
 
 Predictor = AgentPredictor | ArchivePredictor
-"""The policies that a session had when the predictor was made; they act in plain NumPy."""
+"""The policies of a session at the time when the predictor was made; they act in plain NumPy."""
 
 
 class Session(ABC):
@@ -108,8 +108,8 @@ class Session(ABC):
     Attributes:
         config: The configuration of the run.
         spec: The environment.
-        own_preferences: Preferences that have their own agent each. None: all preferences are served.
-        lanes_per_seed: Number of environments that each seed steps; all of them cost samples.
+        own_preferences: Preferences that have their own agent each. None: the policies of a seed serve all.
+        lanes_per_seed: Number of environments that each seed steps; the steps of all of them count as samples.
         block: Steps of one `advance`.
         step: Environment steps each seed has done.
         summed_to: The step up to which `sums` has values.
@@ -142,7 +142,7 @@ class Session(ABC):
 
     @abstractmethod
     def advance(self) -> Rows | None:
-        """Train for one block; returns the rows that were added to the replay."""
+        """Train for one block; returns the rows that were added to the replay, None without a replay."""
 
     def drain(self) -> None:
         """Wait until all started work is done."""
@@ -153,21 +153,21 @@ class Session(ABC):
         """Return a predictor with the current policies; DivergedError if they are no longer finite."""
 
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Return the returns of single episodes of the current policies, before `Predictor.share`."""
+        """Play the current policies and return the returns of single episodes, before `Predictor.share`."""
         return play(self.predictor(), self.config, self.step, preferences, episodes)
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Return the returns of the current policies; rows that one policy of an archive answers share its mean."""
+        """Play the current policies and return the returns; rows that one policy of an archive serves share a mean."""
         policies = self.predictor()
         return policies.share(play(policies, self.config, self.step, preferences, episodes), preferences)
 
     def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> EvaluationWorkers | None:
-        """Begin what `evaluate` does now, in worker processes while training continues; None: no core is free."""
+        """Start what `evaluate` would do in worker processes and return them; None: there are none, call `evaluate`."""
         del preferences, episodes
         return None
 
     def search_record(self) -> SearchRecord | None:
-        """Return the record of a population's search, for the run folder."""
+        """Return the record of a population's search, for the run folder; None for other methods."""
         return None
 
     @abstractmethod
@@ -180,15 +180,15 @@ class Session(ABC):
 
     @abstractmethod
     def arrays(self) -> Arrays:
-        """Return everything that changes but the replay's rows."""
+        """Return everything that changes, except the replay's rows."""
 
     def replay_log(self, folder: Path) -> ReplayLog | None:
-        """Return the rows of the replay in a folder; None: there is no replay."""
+        """Return the log of the replay's rows in a folder; None: there is no replay."""
         del folder
         return None
 
     def replay_rows(self) -> tuple[Rows, int] | None:
-        """Return the replay's rows in the order written, and how many were written before them."""
+        """Return the replay's rows in the order written and the number written before; None without a replay."""
         return None
 
     @abstractmethod
@@ -215,7 +215,7 @@ def play(
         policies: The policies.
         config: Their run.
         step: Their environment step, for messages.
-        preferences: What to play under.
+        preferences: Preferences to play under.
         episodes: Episodes per preference.
 
     Raises:

@@ -38,7 +38,7 @@ FREED_AT_ONCE = 256
 
 @dataclass
 class _Pending:
-    """Results that the device is still computing: the policy after the newest block, and its log."""
+    """Results that the device may still be computing: the policy after the newest block, and its log."""
 
     flat: jax.Array | np.ndarray
     info: Mapping[str, jax.Array] | None
@@ -46,7 +46,7 @@ class _Pending:
 
     @property
     def is_computing(self) -> bool:
-        is_ready = getattr(self.flat, "is_ready", None)  # parameters of the host have none
+        is_ready = getattr(self.flat, "is_ready", None)  # NumPy's arrays have no such method
         return is_ready is not None and not is_ready()
 
 
@@ -79,7 +79,7 @@ class Trainer(Session):
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
         )
         self._is_whole = True
-        """Whether replay, counters and agents are as of the same block."""
+        """Whether replay, counters and agents are at the end of the same block."""
         self._state = self._learner.init(jnp.asarray(config.seed_list))
         self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
@@ -95,14 +95,14 @@ class Trainer(Session):
 
     @property
     def num_environments(self) -> int:
-        """Foreign environments that there are at once: those of training and of an evaluation."""
+        """Foreign environments that exist at once, of training and of an evaluation; 0 for a built-in domain."""
         config = self.config
         in_evaluation = foreign_lanes(config.domain, config.seeds, config.full_eval_episodes)
         return in_evaluation and in_evaluation + self.num_lanes
 
     @property
     def lane_seeds(self) -> list[int]:
-        """The seed of each lane, agent by agent. Agents of one seed share it: each trains as if it were alone."""
+        """The seed of each lane, agent by agent. Agents of one seed share it, so none depends on the others."""
         return [seed for seed in self.config.seed_list for _ in range(self.lanes_per_seed)]
 
     @property
@@ -173,7 +173,11 @@ class Trainer(Session):
         self._check_finite("a parameter of the policy", np.asarray(self._pending.flat))
 
     def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> EvaluationWorkers | None:
-        """Begin what `evaluate` does now, in worker processes while training continues; None: no core is free."""
+        """Start, in worker processes, the evaluation that `evaluate` would make of the current policies.
+
+        Returns:
+            The workers, which play while training continues. None: there are none, so call `evaluate`.
+        """
         if self.evaluation_workers is not None:
             self.evaluation_workers.begin(self.newest_flat(), self.step, preferences, episodes)
         return self.evaluation_workers
@@ -189,12 +193,17 @@ class Trainer(Session):
         return AgentPredictor(self.algorithm.acting, self.own_preferences, flat, self.step)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Policy, critics, target and snapshots of every agent, without optimisers and replay."""
+        """Return the state of every agent (policy, critics, targets, snapshots) without optimisers and replay."""
         arrays = tree_to_arrays(self._state.agent)
         return {name: value for name, value in arrays.items() if ".optimizers" not in name} | self.policy_arrays()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return everything but the rows of the replay, as of the newest block, by name; all numbers are finite."""
+        """Return everything but the rows of the replay, as of the newest block, by name.
+
+        Raises:
+            DivergedError: A number is not finite.
+            RuntimeError: Training was cut off within a block.
+        """
         self._check_whole()
         self.drain()
         arrays = tree_to_arrays(self._without_rows(), "state")
@@ -214,7 +223,7 @@ class Trainer(Session):
         Args:
             arrays: What `arrays` returned.
             rows: The newest rows of the replay, in the order written. None: the replay starts empty.
-            first: Number of rows written before them.
+            first: Number of rows written before `rows`.
         """
         saved = arrays_to_tree(self._without_rows(), arrays, "state")
         buffer = self._slots.restored(saved.replay, under(arrays, "memory/"), rows, first)
@@ -235,7 +244,7 @@ class Trainer(Session):
         return self._slots.in_order(self._state.replay)
 
     def plan(self, steps: int) -> None:
-        """Prepare for `steps` in total: the replay grows, and schedules become as long."""
+        """Prepare to train up to `steps` in total: the replay grows, and schedules become as long."""
         if steps <= self.config.steps and configs.scheduled(self.config) == self.config:
             return
         config = configs.lengthened(self.config, max(steps, self.config.steps))
@@ -269,11 +278,11 @@ class Trainer(Session):
         return None if self.step < self.config.random_steps else self.collector.policy(self._acting)
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "rows *rest"]) -> None:
-        """Raise if the newest block has produced a number that is not finite."""
+        """Raise DivergedError if a number is not finite; the message names its owner and the newest step."""
         check_finite(what, value, lambda row: self._name(len(value), row), self._pending.step)
 
     def _name(self, num_rows: int, row: int) -> str:
-        """Name the seed, and the preference where it has its own agent, of a row; rows are agents or lanes."""
+        """Return the name of the owner of a row in an array that leads with agents or lanes."""
         seed = f"seed {self.config.seed_list[row * self.config.seeds // num_rows]}"
         own = self.algorithm.preferences
         if own is None:
@@ -305,9 +314,10 @@ def _make_collector(trainer: Trainer) -> Collector | CollectionWorkers:
 
 
 def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) -> int:
-    """Return the number of processes that collect; 1: this one alone.
+    """Return the number of processes that collect; 1: this process alone.
 
-    Without an accelerator the cores are busy learning, and collecting is a small part of the time: then only if asked.
+    Without an accelerator it is 1 unless `num_threads` is set: the cores are busy learning, and collecting takes a
+    small part of the time.
     """
     default = max(1, available_cores() - 1) if is_accelerated else 1
     return min(num_threads or default, num_agents)
@@ -326,9 +336,10 @@ def _make_evaluation_workers(trainer: Trainer) -> EvaluationWorkers | None:
 
 
 def spare_cores(num_threads: int | None, num_agents: int) -> int:
-    """Return the number of cores that evaluate while training continues; 0: training waits.
+    """Return the number of cores that evaluate while training continues; 0: training waits for evaluations.
 
-    With an accelerator, those that do not collect, or one that does, since no one waits for it at every step.
+    It is `num_threads` if set. Else, with an accelerator and several cores, the cores that do not collect, at least 1.
+    Else 0.
     """
     num_cores, is_accelerated = available_cores(), jax.default_backend() != "cpu"
     if num_threads is not None or not is_accelerated or num_cores == 1:

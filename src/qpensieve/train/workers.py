@@ -28,12 +28,12 @@ from qpensieve.types import Acting, Behaviour, Parameters
 
 
 def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:
-    """Return whether workers can collect and evaluate: a built-in domain, and a behaviour that can be sent."""
+    """Return whether workers can collect and evaluate: the domain is built in, and the behaviour can be pickled."""
     return isinstance(domain, str) and find_domain(domain) is not None and can_be_sent(behaviour)
 
 
 class _Workers(ABC):
-    """Worker processes that are gone after any failure; the next call starts new ones.
+    """Worker processes. A failure ends all of them, and the next call starts new ones.
 
     Args:
         edges: First lane or seed of each process, and the end.
@@ -88,7 +88,7 @@ class _Workers(ABC):
 
 
 class RemoteCollector:
-    """Collects in a worker. Every answer holds the state of its lanes, pickled: it is needed at checkpoints only.
+    """Collects in a worker. Every answer holds the pickled state of its lanes, which only checkpoints unpickle.
 
     Args:
         domain: The domain of the lanes.
@@ -115,7 +115,7 @@ class RemoteCollector:
         return self._state()
 
     def collect(self, number: int, shape: tuple[int, int] | None) -> tuple[Collected, bytes]:
-        """Collect a block; `shape` is that of the parameters of all agents, None for random actions."""
+        """Collect a block with the parameters of all agents in the memory, of this shape; None: random actions."""
         policy = None if shape is None else self._collector.policy(self._memory.floats(shape)[self._agents])
         return self._collector.collect(policy, number), self._state()
 
@@ -135,7 +135,7 @@ class CollectionWorkers(_Workers):
         domain: A built-in domain.
         seeds: Seed of each lane, agent by agent.
         block: Steps of a block.
-        behaviour: How to act, and in how many lanes each agent does.
+        behaviour: How to act, and the number of lanes of each agent.
         num_workers: Number of processes; at most one per agent.
     """
 
@@ -150,7 +150,7 @@ class CollectionWorkers(_Workers):
         self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
         self._memory = SharedMemory()
         self._is_launching = False
-        """Whether the workers have not yet said that they are at the end of the newest whole block."""
+        """Whether the workers have not yet answered that they are at the end of the newest whole block."""
         self._states: list[bytes] | None = None
         """Each worker's lanes at the end of the newest whole block; None: before the first episodes."""
         self._begun: tuple[Parameters | None, int] | None = None
@@ -184,12 +184,12 @@ class CollectionWorkers(_Workers):
         return flat
 
     def begin(self, policy: Parameters | None, number: int) -> None:
-        """Begin a block that will be asked for next; `collect` tries again where that fails."""
+        """Begin the block that `collect` will return next; if this fails, `collect` tries again."""
         with suppress(EnvError):
             self._ask(policy, number)
 
     def collect(self, policy: Parameters | None, number: int) -> Collected:
-        """Collect block `number`: K steps of every lane, with `policy`; None: random actions."""
+        """Collect block `number`: K steps of every lane, with the parameters `policy`; None: random actions."""
         if self._begun is None or self._begun[0] is not policy or self._begun[1] != number:
             self._drop_begun()
             self._ask(policy, number)
@@ -204,7 +204,7 @@ class CollectionWorkers(_Workers):
         super().close()
 
     def _launch(self) -> None:
-        """Send the workers (new ones if there are none) to the end of the newest whole block; do not wait."""
+        """Send the workers to the end of the newest whole block, without waiting; start workers if there are none."""
         states = self._states
         if states is None:
             self._send("start", [()] * self.num_workers)
@@ -219,7 +219,7 @@ class CollectionWorkers(_Workers):
         return RemoteObject(title, RemoteCollector, given, self._memory)
 
     def _finish_launch(self) -> None:
-        """Wait until the workers are at the end of the newest whole block; try again if that failed before."""
+        """Wait until the workers are at the end of the newest whole block; launch again if an earlier launch failed."""
         if self._workers is None:
             self._launch()
         if self._is_launching:
@@ -234,7 +234,7 @@ class CollectionWorkers(_Workers):
         self._begun = (policy, number)
 
     def _drop_begun(self) -> None:
-        """End the workers if they collect a block that nobody will ask for."""
+        """End the workers if they collect a block that is not needed."""
         if self._begun is not None:
             self.close()
 
@@ -247,9 +247,9 @@ class EvaluationJob:
         domain: A built-in domain.
         seeds: Seeds whose policies are evaluated.
         acting: How the policies act.
-        own: Preferences that have their own agent each; None: one agent of a seed serves all.
-        max_steps: Where an episode that does not end is cut.
-        num_threads: Threads that each process may step its lanes with.
+        own: Preferences that have their own agent each. None: one agent of a seed serves all.
+        max_steps: Steps after which an episode is cut.
+        num_threads: Threads with which each process may step its lanes.
     """
 
     domain: str
@@ -262,7 +262,7 @@ class EvaluationJob:
     def evaluate(
         self, flat: Parameters, preferences: Float64[np.ndarray, "p d"], episodes: int
     ) -> Float64[np.ndarray, "seed p e d"]:
-        """Return the returns of the seeds, whose agents have these parameters."""
+        """Play the policies with these parameters and return their returns."""
         act = AgentPredictor(self.acting, self.own, flat, 0).act_all
         return evaluate(self.domain, self.seeds, act, preferences, episodes, self.max_steps, self.num_threads)
 
@@ -283,12 +283,12 @@ class EvaluationWorkers(_Workers):
         self._asked: list[tuple[object, ...]] = []
 
     def begin(self, flat: Parameters, step: int, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
-        """Begin an evaluation, once the result of the last one was taken; an error is raised by `result`.
+        """Begin an evaluation; `result` must have returned the last one, and raises the errors of this one.
 
         Args:
             flat: Parameters of all agents; copied.
-            step: Their environment step.
-            preferences: What to play under.
+            step: Environment step of the policies.
+            preferences: Preferences to play under.
             episodes: Episodes per preference.
         """
         assert not self._asked
@@ -305,7 +305,7 @@ class EvaluationWorkers(_Workers):
         return all(worker.is_ready for worker in self.processes)
 
     def result(self) -> Float64[np.ndarray, "seed p e d"]:
-        """Wait for the returns of the evaluation that was begun. If it raises, the next call plays again."""
+        """Wait for the returns of the evaluation that was begun. If this raises, the next call plays again."""
         if self._workers is None:
             self._send("evaluate", self._asked)
         returns = np.concatenate(self._receive())
