@@ -1,4 +1,4 @@
-"""The calibration of a policy and its file `calibration.json`: which preference to ask for in place of another one."""
+"""The calibration of policies and its file `calibration.json`: the preference to ask for in place of another."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,23 +11,23 @@ from qpensieve.records.files import FileError, interpreting, read_object, write_
 from qpensieve.records.folder import refuse_link
 
 FORMAT = 1
-"""Increased with every change of the file's layout."""
+"""Version of the file's layout."""
 SAME = 1e-9
-"""Largest difference between two preferences that are the same row."""
+"""Largest difference between preferences that count as the same row."""
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """For each seed a map from the preference that counts to the preference to ask the policy for.
+    """For each seed a map from the user's preference to the preference to ask the policy for.
 
-    A preference between the rows of the map takes the entry of the nearest row (of equally near rows the first). Where
+    A preference between the rows of the map takes the entry of the nearest row (of equally near rows the first). If
     that row asks for itself, the preference asks for itself too.
 
     Attributes:
         step: Environment step of the policies.
         seeds: Numbers of the seeds.
         preferences: Rows of the map.
-        asks: Number of the row to ask for; its own number: no gain was confirmed.
+        asks: Number of the row to ask for; a row with its own number has no confirmed gain.
         gain: Confirmed gain of the weighted return, measured on episodes that chose nothing; 0 where nothing changes.
         episodes: Episodes that each seed played.
         environment_steps: Environment steps that each seed spent: they count as samples.
@@ -42,7 +42,7 @@ class Calibration:
     environment_steps: Int64[np.ndarray, " seed"]
 
     def ask(self, row: int, lam: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """Return the preferences to ask the policies of the `row`-th seed for where those in `lam` count."""
+        """Return the preferences to ask the `row`-th seed's policy for in place of the preferences `lam`."""
         near = np.square(lam[:, None] - self.preferences).sum(axis=2).argmin(axis=1)
         asked = self.asks[row, near]
         return np.where((asked == near)[:, None], lam, self.preferences[asked]).astype(lam.dtype)
@@ -81,7 +81,9 @@ def from_dict(content: dict[str, Any]) -> Calibration:
     """Return the calibration that `to_dict` described.
 
     Raises:
-        ValueError: The content does not fit together; KeyError and TypeError where a part is missing or no number.
+        ValueError: The format is another, or parts do not fit each other.
+        KeyError: A part is missing.
+        TypeError: A part is no number or list.
     """
     if content["format"] != FORMAT:
         raise ValueError(f"its format must be {FORMAT}, got {content['format']!r}")
@@ -113,16 +115,13 @@ def load(path: Path) -> Calibration | None:
 
 
 def of_step(path: Path, step: int, seeds: list[int]) -> Calibration | None:
-    """Return the calibration in a file if it is of the policies of this step and of these seeds."""
+    """Return the calibration in a file if it is of this step and these seeds; None if it is not, or without a file."""
     found = load(path)
     return found if found is not None and (found.step, found.seeds) == (step, seeds) else None
 
 
 def cut(path: Path, step: int) -> None:
-    """Remove a calibration of a later step: the run goes back to `step` and on.
-
-    A file that cannot be read is left: it keeps nobody from training.
-    """
+    """Remove a calibration of a later step, because the run goes back to `step`; a file that cannot be read stays."""
     try:
         found = load(path)
     except FileError:

@@ -45,7 +45,7 @@ POLICY = "policy/"
 
 
 class CheckpointError(ShownError, RuntimeError):
-    """A checkpoint cannot be written, read or used; the message says which, why and what to do."""
+    """A checkpoint or file of parameters cannot be written, read or used; the message names it and says why."""
 
 
 class NoneWholeError(CheckpointError):
@@ -58,7 +58,7 @@ class DamageError(CheckpointError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One checkpoint as read back."""
+    """A loaded checkpoint."""
 
     step: int
     arrays: dict[str, np.ndarray]
@@ -67,7 +67,7 @@ class Checkpoint:
 
 
 def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
-    """Return the error to raise if `path` of `run` could not be written."""
+    """Return the error to raise because `path` of `run` could not be written."""
     step = last_good_step(run)
     last = "there is no earlier checkpoint" if step is None else f"the last good checkpoint is at step {step}"
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -78,7 +78,7 @@ def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
 
 
 def last_good_step(run: Path) -> int | None:
-    """Return the step of the newest checkpoint with a readable `meta.json`; reads no arrays."""
+    """Return the step of the newest checkpoint with a readable `meta.json`, None if there is none; reads no arrays."""
     return next((step for step, _ in kept_metas(run)), None)
 
 
@@ -90,10 +90,10 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
         step: Steps done.
         arrays: Everything large.
         meta: Everything else, as JSON.
-        keep: Number of checkpoints to keep, including this one. Later ones than `step` stay (see `discard_after`).
+        keep: Number of checkpoints to keep, including this one. Checkpoints after `step` stay (see `discard_after`).
 
     Raises:
-        CheckpointError: The disk is full or cannot be written; the earlier checkpoints are as they were.
+        CheckpointError: The disk is full or cannot be written; the earlier checkpoints are unchanged.
     """
     if keep < 1:
         raise ValueError(f"keep must be 1 or more, since the checkpoint being written stays; got {keep}")
@@ -130,12 +130,12 @@ def load_latest(
         run: The run folder.
         warn: Called with a message for each damaged checkpoint that is skipped.
         check: Returns what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before
-            its arrays are read.
-        expected: What its arrays must be.
+            its arrays are read. None: no such check.
+        expected: Names, shapes and types that its arrays must have. None: any.
 
     Raises:
         NoneWholeError: There are checkpoints but none is whole.
-        CheckpointError: One was written by a later version or does not hold what is expected.
+        CheckpointError: A checkpoint was written by a later version or does not hold what is expected.
     """
     problems = []
     for step in reversed(kept_steps(run)):
@@ -158,11 +158,11 @@ def load_step(
     check: Callable[[Checkpoint], str | None] | None = None,
     expected: Expected | None = None,
 ) -> Checkpoint:
-    """Load the checkpoint of one step; `check` and `expected` are those of `load_latest`.
+    """Load the checkpoint of one step; `check` and `expected` as in `load_latest`.
 
     Raises:
-        DamageError: It is damaged.
-        CheckpointError: It is gone, was written by a later version or does not hold what is expected.
+        DamageError: The checkpoint is damaged.
+        CheckpointError: The checkpoint is gone, was written by a later version or does not hold what is expected.
     """
     folder = folder_of(run, step)
     if not folder.is_dir():
@@ -203,17 +203,17 @@ def _steps(folder: Path, suffix: str) -> dict[int, Path]:
 
 
 def kept_metas(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield step and `meta` of every checkpoint with a readable one, newest first; reads no arrays."""
+    """Yield step and `meta` of every checkpoint with a readable `meta.json`, newest first; reads no arrays."""
     for step in reversed(kept_steps(run)):
         with suppress(ValueError, CheckpointError, OSError):
             yield step, _read_meta(folder_of(run, step))["meta"]
 
 
 def discard_after(run: Path, step: int) -> None:
-    """Remove checkpoints later than `step`: they are damaged and were skipped; the resumed run writes them again.
+    """Remove checkpoints and kept parameters of later steps than `step`, to which a run goes back.
 
-    Parameters of later steps too: where the run does not get there again with the same numbers (without a replay), they
-    would pass for its newest.
+    Later checkpoints are damaged and were skipped; the resumed run writes them again. Later parameters would pass for
+    the newest of a run that continues with other numbers (without its replay).
     """
     _clear_temporaries(run)
     for later in kept_steps(run):
@@ -260,7 +260,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"checkpoint {folder} has format version {version}, {known}")
     if version != FORMAT_VERSION:
         raise ValueError(f"its format version {version!r} is unknown")
-    # Its checksum can be right and the rest of it anything.
+    # A right checksum does not mean that the rest is right.
     kinds = {"step": int, "checksums": dict, "meta": dict}
     wrong = [name for name, kind in kinds.items() if not isinstance(body.get(name), kind)]
     if wrong or not isinstance(body["checksums"].get(ARRAYS), str):

@@ -1,4 +1,4 @@
-"""Errors of the critics of a run (L_critic) and their file `critic.json`: measurements are added, none is lost."""
+"""Errors of the critics of a run (L_critic) and their file `critic.json`, to which measurements are added."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -12,15 +12,15 @@ from qpensieve.records.files import FileError, interpreting, read_object, write_
 from qpensieve.records.folder import refuse_link
 
 FORMAT = 1
-"""Increased with every change of the file's layout."""
+"""Version of the file's layout."""
 
 
 @dataclass(frozen=True)
 class CriticRow:
-    """What was measured at one step under one preference; lists have an entry for each seed.
+    """A measurement at one step under one preference; lists have an entry for each seed.
 
-    The norms are over the objectives that the critic has (sac and hybrid-sac: the one sum lam . r). What `error` to
-    `twins` mean says `metrics.critic.CriticError`.
+    The norms are over the objectives that the critic has (sac and hybrid-sac: the one sum lam . r).
+    `metrics.critic.CriticError` explains `error` to `twins`.
 
     Attributes:
         step: Environment step of the parameters.
@@ -30,7 +30,7 @@ class CriticRow:
         rollouts: Returns per pair.
         seed: Seed of the measurement.
         horizon: Steps that were played after each pair, unless an episode terminated before.
-        rest: What the steps after the horizon could add at most, as a share of `value`.
+        rest: Most that steps after the horizon could add, as a share of `value`.
         ended: Share of rollouts that terminated within the horizon.
     """
 
@@ -57,20 +57,20 @@ class CriticRow:
 
     @property
     def key(self) -> tuple[int, tuple[float, ...], str]:
-        """What was measured; a second measurement takes its place."""
+        """Step, preference and kind of actions; a new measurement replaces the one with the same key."""
         return self.step, tuple(self.preference), self.actions
 
 
 @dataclass(frozen=True)
 class CriticErrors:
-    """All measurements of a run, and what they are of.
+    """All measurements of a run.
 
     Attributes:
         domain: The domain.
         algo: The method.
         seeds: The seeds of the run.
         discount: The discount of the critics.
-        objectives: What the critics have a value of, by name.
+        objectives: Names of the objectives that the critics value; `lam . r` for a critic of the weighted sum.
         rows: The measurements.
     """
 
@@ -88,7 +88,7 @@ class CriticErrors:
 
 
 def add(path: Path, new: CriticErrors) -> CriticErrors:
-    """Add measurements to a file, which may not exist yet; returns all that it then holds."""
+    """Add measurements to a file, which may not exist yet; returns all measurements in it."""
     refuse_link(path)
     known = load(path) if path.exists() else replace(new, rows=[])
     joined = known.joined(new.rows)
@@ -97,10 +97,7 @@ def add(path: Path, new: CriticErrors) -> CriticErrors:
 
 
 def cut(path: Path, step: int) -> None:
-    """Remove measurements after a step, to which a run goes back.
-
-    A file that cannot be read is left: it keeps nobody from training.
-    """
+    """Remove measurements after a step, to which a run goes back; a file that cannot be read stays."""
     with suppress(FileError, FileNotFoundError):
         known = load(path)
         kept = [row for row in known.rows if row.step <= step]
@@ -109,12 +106,12 @@ def cut(path: Path, step: int) -> None:
 
 
 def load(path: Path) -> CriticErrors:
-    """Return the measurements in a file; FileError (a ValueError) if it holds something else."""
+    """Return the measurements in a file; FileError (a ValueError) if it holds something else or is missing."""
     return interpret(path, read_object(path))
 
 
 def interpret(path: Path, content: dict[str, Any]) -> CriticErrors:
-    """Return the measurements in the content of a file, or in that part of an exported run."""
+    """Return the measurements in the content of a file or in an exported run; FileError for other content."""
     with interpreting(path, "errors of critics"):
         if content["format"] != FORMAT:
             raise ValueError(f"its format must be {FORMAT}, got {content['format']!r}")

@@ -22,13 +22,15 @@ class Evaluations:
     Attributes:
         short_steps: Environment steps at the short evaluations, increasing.
         short_returns: Returns of the short protocol.
-        short_preferences: Its preferences: every fifth row of the test table, or fewer (`RunConfig.eval_stride`).
+        short_preferences: Preferences of the short protocol: every `eval_stride`-th row of the test table, or the
+            agents' own.
         curve_returns: Returns under the paper's curve preferences, at `short_steps`.
-        curve_preferences: Those preferences; may be none.
+        curve_preferences: The paper's curve preferences; may have no rows.
         full_steps: Environment steps at the full evaluations, increasing.
-        full_returns: Returns of the full protocol, the one that compares with the paper's table.
-        full_preferences: Its preferences: the whole test table.
-        reference: Reference point of the hypervolume; None if no one has set one.
+        full_returns: Returns of the full protocol, which is compared with the paper's table.
+        full_preferences: Preferences of the full protocol: every `full_eval_stride`-th row of the test table (by
+            default all), or the agents' own.
+        reference: Reference point of the hypervolume; None if there is none.
     """
 
     short_steps: Int64[np.ndarray, " t"]
@@ -74,7 +76,7 @@ def append_short(
     """Return the table with one more short evaluation.
 
     Raises:
-        ValueError: If `step` is not after the last one, or an array does not fit those before it.
+        ValueError: `step` is not after the last short evaluation, or an array does not fit the arrays before it.
     """
     steps = evaluations.short_steps
     if len(steps) and step <= steps[-1]:
@@ -91,7 +93,7 @@ def append_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, 
     """Return the table with one more full evaluation in its place, before those of later steps.
 
     Raises:
-        ValueError: If there is one at `step` already, or an array does not fit the others.
+        ValueError: The table has a full evaluation at `step`, or the returns do not fit the others.
     """
     if step in evaluations.full_steps:
         raise ValueError(f"there is a full evaluation at step {step} already")
@@ -102,7 +104,7 @@ def append_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, 
 
 
 def cut(evaluations: Evaluations, step: int) -> Evaluations:
-    """Return the table as it was at `step`: without every evaluation after it."""
+    """Return the table without evaluations after `step`."""
     short, full = evaluations.short_steps <= step, evaluations.full_steps <= step
     return replace(
         evaluations,
@@ -123,8 +125,8 @@ def load(path: Path) -> Evaluations:
     """Read the table that `save` wrote.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it cannot be read, an array is missing, or the shapes do not fit each other.
+        FileNotFoundError: There is no such file.
+        ValueError: The file cannot be read, an array is missing, or the shapes do not fit each other.
     """
     if not path.is_file():
         raise MissingFileError(about_missing(path))

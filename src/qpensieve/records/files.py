@@ -1,8 +1,8 @@
-"""Files of a folder: written whole or not at all, and read with care, because anyone may have written them.
+"""Files of a folder: written whole or not at all, and read with care, because their source may be unknown.
 
 A file is written under a temporary name, synced and renamed, so a reader sees the old file or the new one. A small file
 can claim, or unpack to, terabytes: sizes are checked before arrays are made, and only plain arrays are read, without
-pickle. What is wrong with a file is one error that names it.
+pickle. Errors of reading name the file.
 """
 
 import io
@@ -23,7 +23,7 @@ from qpensieve.errors import MissingFileError, UserError, file_errors
 
 Record = TypeVar("Record")
 JSON_LIMIT = 64 << 20
-"""Bytes of a JSON file; parsed it takes many times as much."""
+"""Most bytes of a JSON file; its parsed content takes many times as much."""
 
 
 class FileError(UserError):
@@ -41,7 +41,7 @@ def parse(path: Path, content: bytes | str) -> Any:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return the content of a file; FileError if it is no plain file or too large."""
+    """Return the content of a file; MissingFileError without a file, FileError if it is too large or no plain file."""
     with file_errors(path):
         if not path.exists():
             raise MissingFileError(f"{path} is missing")
@@ -64,7 +64,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def interpreting(path: Path, kind: str) -> Iterator[None]:
-    """Turn errors of reading a content into a FileError that names the file.
+    """Turn errors of interpreting the content of a file into a FileError that names the file.
 
     Args:
         path: The file.
@@ -81,22 +81,25 @@ def interpreting(path: Path, kind: str) -> Iterator[None]:
 
 
 TEMPORARY = ".tmp-"
-"""Prefix of the name of everything that is still being written."""
+"""Prefix of the names of files and folders that are still being written."""
 CHUNK = 1 << 20
 """Bytes read at a time when a file is checked."""
 
 
 def write_file(path: Path, write: Callable[[io.BufferedIOBase], object]) -> str:
-    """Write `path` through `write`, whole or not at all; returns the checksum of what was written.
+    """Write `path` through `write`, whole or not at all; returns the checksum of the content.
 
-    A symbolic link of that name is replaced; what it points to is left alone. The folder must be there: one that was
+    A symbolic link of that name is replaced, and its target is unchanged. The folder must exist: a folder that was
     renamed while a process wrote into it (`experiments/ray.py`) must not come back.
+
+    Raises:
+        UserFileError: The file cannot be written.
     """
     temporary = _temporary(path)
     with file_errors(path, temporary):
-        temporary.unlink(missing_ok=True)  # one from before
+        temporary.unlink(missing_ok=True)  # left by an earlier attempt
         try:
-            with open(temporary, "xb+") as file:  # a new file, never one that a link of that name points to
+            with open(temporary, "xb+") as file:  # a new file, never the target of a link
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
@@ -148,7 +151,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def checksum_of(file: io.BufferedIOBase) -> str:
-    """Return the checksum of what is left to read in a file."""
+    """Return the checksum of a file's content from its position to the end."""
     size = crc = 0
     while data := file.read(CHUNK):
         size, crc = size + len(data), zlib.crc32(data, crc)
@@ -156,7 +159,7 @@ def checksum_of(file: io.BufferedIOBase) -> str:
 
 
 def find_damage(path: Path, checksum: str) -> str | None:
-    """Say what is wrong with a file that was written with this checksum; None if nothing."""
+    """Return what is wrong with a file that was written with this checksum; None if nothing is."""
     if not path.is_file():
         return f"{path.name} is missing"
     size, written = path.stat().st_size, checksum.split("-")[0]
@@ -168,7 +171,7 @@ def find_damage(path: Path, checksum: str) -> str | None:
 
 
 LIMIT = 1 << 30
-"""Bytes that the arrays of a compressed file may take in memory: hundreds of full evaluations of 50 seeds."""
+"""Most bytes that the arrays of a compressed file may take in memory: hundreds of full evaluations of 50 seeds."""
 KINDS = "biufcSU"
 """Kinds of plain arrays: numbers, and texts of a fixed length."""
 SUFFIX = ".npy"
@@ -202,7 +205,7 @@ class Expected:
     Attributes:
         like: Names, shapes and types.
         growing: Beginnings of names whose arrays may have other lengths, but not another number of axes.
-        free: Beginnings of names that need not be there, and may be any.
+        free: Beginnings of names that may be there although `like` does not list them.
     """
 
     like: Headers
@@ -237,8 +240,8 @@ def load_record(path: Path, kind: type[Record]) -> Record:
     """Read a dataclass of arrays that `save_record` wrote; arrays that may be None may be missing.
 
     Raises:
-        OSError: If the file cannot be opened.
-        ValueError: If an array is missing, or types and shapes are not those of the annotations: an axis has the same
+        OSError: The file cannot be opened.
+        ValueError: An array is missing, or types and shapes do not fit the annotations, in which an axis has the same
             length wherever it is named.
     """
     all_of = {name: (get_args(given) or (given,)) for name, given in kind.__annotations__.items()}
@@ -273,13 +276,14 @@ def read_npz(
 
     Args:
         path: The file.
-        names: Which arrays to read, as far as they are there; None: all.
-        check: Is shown the headers before any array is read, to raise ValueError where they are not right.
-        most: Bytes that the arrays may take together; None: no more than the file, as where nothing is compressed.
+        names: Names of the arrays to read; missing ones are left out. None: all.
+        check: Called with the headers before any array is read; it raises ValueError if they are wrong. None: no check.
+        most: Bytes that the arrays may take together. None: the size of the file, which is then not compressed.
 
     Raises:
-        OSError: If the file cannot be opened.
-        ValueError: If it is no archive of plain arrays, takes more than `most`, or `check` says so; names the file.
+        OSError: The file cannot be opened.
+        ValueError: The file is no archive of plain arrays, its arrays take more than `most`, or `check` raised; the
+            message names the file.
     """
     with file_errors(path), open(path, "rb") as file:
         try:
@@ -301,8 +305,8 @@ def read_header(path: Path) -> Header:
     """Read the header of a .npy file.
 
     Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is none, or has not as many bytes as it says.
+        OSError: The file cannot be opened.
+        ValueError: The file is no .npy file, or its size is not the one in its header.
     """
     with file_errors(path), open(path, "rb") as file:
         try:
@@ -334,7 +338,7 @@ def _read_directory(archive: zipfile.ZipFile, names: Collection[str] | None) -> 
 
 
 def _read_header(file: Any, size: int) -> Header:
-    """Read the header of an array; array and header together have `size` bytes."""
+    """Read the header of an array; ValueError unless header and array together have `size` bytes."""
     version = np.lib.format.read_magic(file)
     if version != (1, 0):  # later ones have headers of up to 4 GB, and no array here needs one
         raise ValueError(f"its format has version {version}, expected (1, 0)")

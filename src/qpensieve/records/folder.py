@@ -45,13 +45,13 @@ SEARCH = "search.npz"
 SUMMARY = "summary.json"
 """The scores of the newest full evaluation."""
 CRITIC = "critic.json"
-"""How far the critics are from Monte-Carlo returns, where someone has measured it."""
+"""L_critic, the errors of the critics; written by `qpensieve critic`."""
 CALIBRATION = "calibration.json"
-"""Which preference to ask for in place of another one, where someone has measured it."""
+"""The preference to ask for in place of another; written by `qpensieve calibrate`."""
 WORKER_LOG = "worker.log"
 """Output of the workers that trained the run as a part of an experiment."""
 FAILED = "failed.json"
-"""Why an experiment has given the run up; the next call tries it again."""
+"""Why an experiment has given up the run; the next call tries the run again."""
 POLICY = "policy"
 """Folder of an exported policy and its loader; no part of the run."""
 LOCK = "run.lock"
@@ -65,8 +65,8 @@ REPLAY = "replay"
 TENSORBOARD = "tensorboard"
 """Folder of TensorBoard's files."""
 WANDB = "wandb.json"
-"""Which run of Weights & Biases this is, and up to which step it knows it. Its files lie in `wandb`, which is no part
-of the run, because they hold links."""
+"""Id of the run at Weights & Biases, and the last step sent there. The folder `wandb` is no part of the run, because it
+holds links."""
 
 FILES = (
     *(CONFIG, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, CALIBRATION),
@@ -78,11 +78,11 @@ FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
 
 
 SHOWN = 8
-"""How many names of runs a message lists."""
+"""Most names of runs in a message."""
 
 
 def why_no_run(path: Path) -> str:
-    """Say what a path holds that is no run folder and no saved agent; completes "not a run: ..."."""
+    """Say why a path is no run folder and no saved agent; the text completes "not a run: ..."."""
     if not path.is_dir():
         return "it is a file" if path.exists() else "it does not exist"
     runs = sorted(found.parent.name for found in path.glob(f"*/{CONFIG}"))
@@ -94,7 +94,7 @@ def why_no_run(path: Path) -> str:
 
 
 def check_run(path: Path) -> None:
-    """Raise MissingFileError if a path is no run folder and no saved agent."""
+    """Raise MissingFileError unless a path is a run folder or a saved agent."""
     if not (path / CONFIG).is_file():
         raise MissingFileError(f"{path} is not a run folder: {why_no_run(path)}")
 
@@ -103,8 +103,8 @@ def check_out(out: Path, example: str) -> None:
     """Refuse a folder, and a file that belongs to a run, as the file to write.
 
     Raises:
-        UserFileError: It is a folder.
-        FileInTheWayError: It is a run's own.
+        UserFileError: `out` is a folder.
+        FileInTheWayError: `out` is a file of a run.
     """
     if out.is_dir() or not out.name:
         raise UserFileError(f"out must be a file such as {example}, but {out} is a folder")
@@ -113,7 +113,7 @@ def check_out(out: Path, example: str) -> None:
 
 
 def refuse_file(path: Path) -> None:
-    """Refuse a path that cannot be a folder because it, or a folder above it, is a file."""
+    """Raise UserFileError if a path cannot be a folder because it, or a folder above it, is a file."""
     found = next((one for one in (path, *path.parents) if one.exists()), None)
     if found is not None and not found.is_dir():
         raise UserFileError(f"{path} must be a folder, but {found} is a file; choose another folder")
@@ -156,7 +156,7 @@ def open_to_append(path: Path) -> TextIO:
 
 
 TRIES, PAUSE = 5, 0.05
-"""How often to ask for the lock, and seconds between: `holder` may have it for a moment."""
+"""Attempts to get the lock, and seconds between them: `holder` may have the lock for a moment."""
 
 
 class FolderInUseError(ShownError, RuntimeError):
@@ -201,8 +201,8 @@ def lock(folder: Path) -> FolderLock:
     """Lock a folder until the returned object is closed or the process ends.
 
     Raises:
-        FolderInUseError: Another process holds it.
-        LinkError: Something in it is a symbolic link, through which its holder would write elsewhere.
+        FolderInUseError: Another process holds the folder.
+        LinkError: The folder holds a symbolic link, through which the run would write elsewhere.
     """
     refuse_links(folder)
     file = open_to_append(folder / LOCK)
@@ -224,7 +224,7 @@ def holder(folder: Path) -> Holder | None:
 
 
 def _is_free(file: TextIO, kind: int) -> bool:
-    """Ask for the lock; returns whether this process has it now."""
+    """Try to get the lock; returns whether this process has it now."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -22,7 +22,7 @@ ALARM = "alarm"
 
 
 class MetricsLog:
-    """Append-only `metrics.jsonl`; two runs of the same configuration differ only in fields named time_*."""
+    """Appends rows to `metrics.jsonl`. Logs of equal configurations differ only in fields named time_*."""
 
     def __init__(self, path: Path):
         self._file = open_to_append(path)
@@ -30,7 +30,7 @@ class MetricsLog:
     def write(
         self, event: str, step: int, values: Mapping[str, object], alarms: Iterable[Mapping[str, object]] = ()
     ) -> None:
-        """Add a row, and with it, in one piece, those of alarms that it gives rise to."""
+        """Add a row and the rows of its alarms, in one piece."""
         rows = [(event, values), *((ALARM, alarm) for alarm in alarms)]
         plain = lambda value: value.tolist()  # of NumPy's arrays and numbers
         texts = [json.dumps({"event": event, "step": step} | dict(of), default=plain) for event, of in rows]
@@ -45,8 +45,8 @@ def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
     """Read the rows of a log that have an event and a step; others (a line cut off by a crash) are left out.
 
     Args:
-        path: The log; it may be missing.
-        newest: Read only so many bytes at its end; None: all.
+        path: The log; a missing one has no rows.
+        newest: Number of bytes to read, at the end of the log. None: all.
     """
     if not path.is_file():
         return []
@@ -75,7 +75,11 @@ def has_evaluations(path: Path) -> bool:
 
 
 def cut_log(path: Path, step: int) -> None:
-    """Keep only the rows of a log up to `step`, and drop a last line that a killed run left unfinished."""
+    """Keep only the rows of a log up to `step`, and drop a last line that a killed run left unfinished.
+
+    Raises:
+        CheckpointError: Another line is no row with a step.
+    """
     if path.exists():
         write_file(path, lambda file: _copy_rows(path, step, file))
 

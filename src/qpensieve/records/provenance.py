@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, machine, commit. Every result file carries it."""
+"""Provenance of a result: versions, machine and commit, which every result file holds."""
 
 import os
 import platform
@@ -29,7 +29,7 @@ def describe() -> dict[str, object]:
 
 
 def rounding() -> dict[str, object]:
-    """Return package versions, processor and accelerator: the last digits of results depend on them."""
+    """Return package versions, processor and accelerator, on which the last digits of results depend."""
     versions = {name: _version(name) for name in PACKAGES}
     return {"packages": versions, "processor": machine.processor(), "device": machine.accelerator()}
 

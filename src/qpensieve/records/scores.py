@@ -1,4 +1,4 @@
-"""The scores of an evaluation: one table that says how each is computed, what it is called and where it is shown.
+"""The scores of an evaluation: one table with the function, the name and the places of each score.
 
 A new score is a function in `metrics` and a field of `RunSummary` here. Log, summary, export and comparison read this
 table.
@@ -30,7 +30,7 @@ class Evaluated:
     lam: Float64[np.ndarray, "p d"]
     reference: Float[np.ndarray, " d"] | None
     asked: Int64[np.ndarray, "seed p"] | None = None
-    """Calibrated policies: number of the row to ask for under each preference."""
+    """Number of the row to ask for under each preference; None without a calibration that fits the table."""
 
     @cached_property
     def returns(self) -> Float64[np.ndarray, "seed p d"]:
@@ -48,7 +48,8 @@ class Score:
 
     Attributes:
         label: Heading in the table of a run. A score of each objective has `{i}` in it, the number of the objective.
-        compute: Value of every seed, [seed] or [seed, d]; None if there is no reference point to measure from.
+        compute: Evaluation -> value of every seed, [seed] or [seed, d]; None if the evaluation lacks what is needed,
+            such as a reference point.
         column: Position in the table of a run; the log follows the order of the fields.
         is_averaged: Whether the table shows its mean over seeds.
         compared: Heading in a comparison of methods. None: it is not compared.
@@ -83,11 +84,11 @@ class RunSummary:
 
     Attributes:
         ut: Utility of the policy asked for the preference itself.
-        calibrated: Utility of the policy asked for what its calibration says, or None where it has none. Held out: a
-            calibration plays other episodes.
+        calibrated: Utility of the policy asked for the preference that its calibration gives. Held out: a calibration
+            plays other episodes. None: there is no calibration, or its rows are not in the table.
         best_row: Utility if each preference is answered by the best row of this evaluation. In-sample: the same
-            episodes choose and measure, so it is too high. Others call it expected utility (EUM).
-        hv: Hypervolume, or None without a reference point.
+            episodes choose and measure, so it is too high. Also called expected utility (EUM).
+        hv: Hypervolume. None: there is no reference point.
         front_size: Number of distinct non-dominated return vectors.
         best_single: UT if the best single row is used under every preference, measured on other episodes than those
             that chose the row; a policy whose `ut` is not above it ignores the preference.
@@ -146,7 +147,7 @@ def summarize(
     """Score one evaluation per seed; `calibration` belongs to the evaluated policies.
 
     Raises:
-        ValueError: If there is no seed, preference or episode, or a return is not finite.
+        ValueError: There is no seed, preference or episode, or a return is not finite.
     """
     if 0 in returns.shape:
         raise ValueError(f"returns [seed, p, e, d] has shape {returns.shape}: there is nothing to summarize")

@@ -21,15 +21,15 @@ class SearchRecord:
     Attributes:
         reference: Point that policies must exceed in every objective.
         objs: Objectives of every task's policy; row 0 before training, row t after iteration t.
-        lam: Preferences they were trained under.
+        lam: Preferences that the policies of `objs` were trained under.
         generation: Generation of each row; 0 is the warm-up.
         starts: Objectives that each generation's tasks started from, from the first generation on.
-        predicted: Objectives predicted for them; NaN where nothing was predicted.
-        bounds_share: Share of the fitted models' parameters that stood at a bound, per generation.
+        predicted: Objectives predicted for each generation's tasks; NaN without a prediction.
+        bounds_share: Share of the fitted models' parameters that were at a bound, per generation.
         fitness_steps: Environment steps that measured objectives, per seed; they are not training steps.
         archive_objs: Archives of all seeds, one after the other.
-        archive_seed: Seed of each row, counted from 0.
-        archive_found_at: Iteration that found it.
+        archive_seed: Seed of each row of the archives, counted from 0.
+        archive_found_at: Iteration that found each row of the archives.
         graph_objs: Nodes of all seeds' graphs, one after the other.
         graph_lam: Preference that led to the node, with length 1.
         graph_parent: Number of the parent in the graph of its seed; -1: none.
@@ -75,7 +75,7 @@ class SearchRecord:
         return metrics.non_dominated(above) if len(above) else above
 
     def hypervolume_of(self, seed: int, up_to: int | None = None) -> float:
-        """Return the hypervolume of that archive."""
+        """Return the hypervolume of `archive_of`; 0 if it is empty."""
         points = self.archive_of(seed, up_to)
         return metrics.hypervolume(points, self.reference) if len(points) else 0.0
 
@@ -96,8 +96,8 @@ def load(path: Path) -> SearchRecord:
     """Read the record that `files.save_record` wrote.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it cannot be read or an array is missing.
+        FileNotFoundError: There is no such file.
+        ValueError: The file cannot be read, or an array is missing.
     """
     if not path.is_file():
         raise MissingFileError(f"no record of a search at {path}: only pgmorl and pfa write one")
@@ -138,7 +138,7 @@ def append_iteration(
     generation: int,
     steps: Int64[np.ndarray, " seed"],
 ) -> SearchRecord:
-    """Return the record with what the tasks reached, and the steps that measuring it took."""
+    """Return the record with one more iteration: the tasks' objectives, and the steps that measured them."""
     return replace(
         record,
         objs=np.concatenate([record.objs, objs[None]]),

@@ -27,10 +27,10 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
     Args:
         like: A tree of arrays or of `jax.ShapeDtypeStruct`; its NumPy leaves come back as NumPy, others as JAX arrays.
         arrays: What `tree_to_arrays` returned; it may include arrays with other prefixes.
-        prefix: The prefix given there.
+        prefix: The prefix given to `tree_to_arrays`.
 
     Raises:
-        CheckpointError: A leaf is missing, unexpected, or has another shape or dtype; names every such leaf.
+        CheckpointError: A leaf is missing, unexpected, or has another shape or dtype; the message names each.
     """
     named = _named(like, prefix)
     # `env.x` and `env[0]` are below `env`, `env2.x` is not.
@@ -77,7 +77,7 @@ def _array_to_leaf(leaf: Any, array: np.ndarray) -> Any:
 
 
 def _key_implementation(leaf: Any) -> Any:
-    """Return the generator of a random key. Traced, because `key_impl` itself refuses a `ShapeDtypeStruct`."""
+    """Return the kind of generator of a random key. Traced, because `key_impl` refuses a `ShapeDtypeStruct`."""
     found = []
     jax.eval_shape(lambda key: found.append(jax.random.key_impl(key)), leaf)
     return found[0]
