@@ -16,12 +16,7 @@ FORMAT = "qpensieve policy 2"
 
 
 def load(path):
-    """Read a policy file.
-
-    Raises:
-        ValueError: The file is not one that `qpensieve export-policy` wrote, or has another format.
-        FileNotFoundError: The file is missing.
-    """
+    """Read a policy file; ValueError if `qpensieve export-policy` did not write it or it has another format."""
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
@@ -52,11 +47,7 @@ class Policy:
         return self._native(actions, [] if is_single else [-1])
 
     def ask(self, preference):
-        """Return the preference to ask for in place of `preference`, by the nearest row of the calibration.
-
-        Raises:
-            ValueError: The file holds no calibration.
-        """
+        """Return the preference to ask for in place of `preference`, by the nearest row of the calibration."""
         lam = self._preferences(preference, 1)[0]
         if "calibration_asks" not in self.arrays:
             raise ValueError("ask needs a calibration: run 'qpensieve calibrate RUN' and export the policy again")
@@ -65,11 +56,7 @@ class Policy:
         return lam if asks[near] == near else rows[asks[near]].astype(np.float32)
 
     def value(self, obs, action, preference):
-        """Return the critics' discounted return of each objective; of two critics that with the smaller weighted sum.
-
-        Raises:
-            ValueError: The file holds no critics.
-        """
+        """Return the critics' discounted return of each objective; of two critics that with the smaller weighted sum."""
         if self.about["critic"] is None:
             raise ValueError("value needs critics: export the policy with 'qpensieve export-policy RUN --critics'")
         (rows, is_single), low, high = self._rows(obs), np.array(self.about["low"]), np.array(self.about["high"])
