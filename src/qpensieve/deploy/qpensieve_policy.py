@@ -56,7 +56,7 @@ class Policy:
         return lam if asks[near] == near else rows[asks[near]].astype(np.float32)
 
     def value(self, obs, action, preference):
-        """Return the critics' discounted return of each objective; of two critics that with the smaller weighted sum."""
+        """Return the critics' discounted return of each objective; of two critics the one with the smaller sum."""
         if self.about["critic"] is None:
             raise ValueError("value needs critics: export the policy with 'qpensieve export-policy RUN --critics'")
         (rows, is_single), low, high = self._rows(obs), np.array(self.about["low"]), np.array(self.about["high"])
