@@ -71,7 +71,7 @@ def _drawn_slots(filled: list[bool], order: list[float], num: int) -> list[int]:
 @pytest.mark.parametrize("num", [1, 2])
 def test_drawn_are_the_filled_snapshots_with_the_largest_numbers(num: int):
     ring, generator = snapshots.empty(_twins(0.0), 4), np.random.default_rng(0)
-    draw = jax.jit(lambda ring, order: snapshots.draw(ring, order, num))
+    draw = jax.jit(lambda ring, order: snapshots.pick(ring, order, num))
     for num_filled in range(5):
         for order in generator.random((10, 4), np.float32):
             drawn, filled = draw(ring, order), ring.filled.tolist()

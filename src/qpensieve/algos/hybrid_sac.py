@@ -143,7 +143,7 @@ def draw(
 def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], draws: Draws) -> tuple[State, Info]:
     """Update SAC and helper once, each on its own batch; after the switch the SAC climbs the helper's snapshots."""
     prefs = offered_preferences(state.own.lam, draws.others)
-    snapshots = qpensieve.drawn(cfg.pensieve, state.helper.snapshots, draws.helper)
+    snapshots = qpensieve.snapshots_used(cfg.pensieve, state.helper.snapshots, draws.helper)
     is_on = (draws.helper.num_updates >= cfg.switch_after) & snapshots.filled.any()
     loss = partial(hybrid_loss, Offer(snapshots, prefs, is_on))
     own_batch, helper_batch = batches

@@ -88,11 +88,11 @@ def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updat
     return replace(draws, prefs=jnp.where(has_memory, sac.prefs, sac.prefs[:1]), has_memory=has_memory)
 
 
-def drawn(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots:
+def snapshots_used(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots:
     """Return the snapshots that an update uses: all, or some at random; all slots are empty if there is no memory."""
     num = cfg.snapshots_per_update
     if num is not None and num < cfg.num_snapshots:
-        snapshots = ring.draw(snapshots, draws.order, num)
+        snapshots = ring.pick(snapshots, draws.order, num)
     if draws.has_memory is None:
         return snapshots
     return replace(snapshots, filled=snapshots.filled & draws.has_memory)
@@ -101,7 +101,7 @@ def drawn(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots
 def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: Draws) -> tuple[State, Info]:
     """Make one update of MO-SAC in which the policy climbs the pensieve value instead of the current critic."""
     margin = SNAPSHOT_MARGIN if cfg.sac.guards else None
-    loss = partial(pensieve_loss, drawn(cfg, state.snapshots, draws), margin=margin)
+    loss = partial(pensieve_loss, snapshots_used(cfg, state.snapshots, draws), margin=margin)
     if draws.has_memory is not None and jax.default_backend() == "cpu":
         loss = partial(loss_by_memory, draws.has_memory, loss)
     sac, info = mosac.step(cfg.sac, state.sac, batch, draws, loss)

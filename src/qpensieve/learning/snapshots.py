@@ -43,7 +43,7 @@ def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic) -> Snapshots:
     return jax.tree.map(lambda new, old: jnp.where(due, new, old), push(ring, twins), ring)
 
 
-def draw(ring: Snapshots, order: Float[Array, " k"], num: int) -> Snapshots:
+def pick(ring: Snapshots, order: Float[Array, " k"], num: int) -> Snapshots:
     """Return the `num` snapshots with the largest numbers in `order` (from 0 to 1); empty slots are picked last."""
     _, slots = jax.lax.top_k(jnp.where(ring.filled, order, -1.0), num)
     critics, filled = jax.tree.map(lambda leaf: leaf[slots], (ring.critics, ring.filled))
