@@ -13,10 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.learning import snapshots as ring
 from qpensieve.learning.interface import Algorithm, from_one_lane
 from qpensieve.learning.nets import Critic, GaussianActor
-from qpensieve.learning.snapshots import Snapshots
+from qpensieve.learning.snapshots import Snapshots, with_current
 from qpensieve.types import EnvSpec
 
 
@@ -49,7 +48,7 @@ def batch_value(
 def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:
     """Policy loss (11) with the plain value."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
-    critics, filled = jax.lax.stop_gradient(ring.with_current(snapshots, critic))
+    critics, filled = jax.lax.stop_gradient(with_current(snapshots, critic))
     value = batch_value(critics, filled, query.prefs, query.s, a)
     return jnp.mean(query.weigh(logp) - value), (logp, {})
 

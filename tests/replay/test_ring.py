@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import RowLayout
+from qpensieve.replay.ring import Replay, add, empty, sample
 
 LAYOUT = RowLayout(1, 1, 1)
 WIDTH = 5
-ADD, SAMPLE = jax.jit(replay.add), jax.jit(partial(replay.sample, num=6000))
+ADD, SAMPLE = jax.jit(add), jax.jit(partial(sample, num=6000))
 
 
 def _block(first: int, size: int) -> jax.Array:
@@ -20,23 +20,23 @@ def _block(first: int, size: int) -> jax.Array:
     return jnp.asarray(np.tile(np.arange(first, first + size, dtype=np.float32)[:, None], (1, WIDTH)))
 
 
-def _numbers(ring: replay.Replay) -> list[int]:
+def _numbers(ring: Replay) -> list[int]:
     return np.asarray(ring.rows)[:, 0].astype(int).tolist()
 
 
 def test_blocks_overwrite_the_oldest_rows():
-    ring, add = replay.empty(LAYOUT, 6), ADD
-    ring = add(add(ring, _block(1, 2)), _block(3, 2))
+    ring = empty(LAYOUT, 6)
+    ring = ADD(ADD(ring, _block(1, 2)), _block(3, 2))
     assert _numbers(ring) == [1, 2, 3, 4, 0, 0]
     assert int(ring.written) == 4
-    ring = add(add(ring, _block(5, 2)), _block(7, 2))
+    ring = ADD(ADD(ring, _block(5, 2)), _block(7, 2))
     assert _numbers(ring) == [7, 8, 3, 4, 5, 6]
     assert int(ring.written) == 8
 
 
 @pytest.mark.parametrize("num_blocks", [1, 4])
 def test_samples_are_uniform_among_the_written_rows_alone(num_blocks: int):
-    ring = replay.empty(LAYOUT, 6)
+    ring = empty(LAYOUT, 6)
     for i in range(num_blocks):
         ring = ADD(ring, _block(1 + 2 * i, 2))
     stacked = jax.tree.map(lambda leaf: leaf[None], ring)
@@ -54,7 +54,7 @@ def test_samples_are_uniform_among_the_written_rows_alone(num_blocks: int):
 
 def test_a_lane_samples_its_own_rows():
     """Lanes may also have written different numbers of rows."""
-    rings = [ADD(replay.empty(LAYOUT, 6), _block(10 * lane, 2)) for lane in (1, 2, 3)]
+    rings = [ADD(empty(LAYOUT, 6), _block(10 * lane, 2)) for lane in (1, 2, 3)]
     rings[1] = ADD(rings[1], _block(22, 2))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rings)
     seen = [set(np.asarray(SAMPLE(stacked, jnp.asarray(i), jax.random.key(0)))[:, 0].astype(int)) for i in range(3)]

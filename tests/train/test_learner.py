@@ -18,7 +18,7 @@ from qpensieve.errors import UserError
 from qpensieve.learning.acting import GaussianPolicy
 from qpensieve.learning.interface import Transition
 from qpensieve.methods import METHODS, make_algorithm
-from qpensieve.replay import ring as replay
+from qpensieve.replay import ring
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from tests.algos.problem import (
@@ -149,7 +149,7 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
     update = jax.jit(pensieve_update(CFG))
     for i in range(2 * BLOCK):
         key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
-        rows = replay.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
+        rows = ring.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
         by_hand, _ = update(by_hand, Transition(*LAYOUT.unpack(rows)), key_update)
         if i + 1 in (BLOCK, 2 * BLOCK):
             by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(i + 1))

@@ -15,13 +15,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from qpensieve.algos import mosac
-from qpensieve.learning import snapshots as ring
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.guards import SNAPSHOT_MARGIN, LossTrack, is_usual, start_loss_track, with_loss
 from qpensieve.learning.improvement import Eligible, best_value
 from qpensieve.learning.interface import Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.nets import Critic, GaussianActor
-from qpensieve.learning.snapshots import Snapshots
+from qpensieve.learning.snapshots import Snapshots, empty, pick, push_if, with_current
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, Scheduled, at_least
 from qpensieve.types import EnvSpec
 
@@ -64,7 +63,7 @@ class State(eqx.Module):
 def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     sac = mosac.init(cfg.sac, spec, key)
     loss_track = start_loss_track() if cfg.sac.guards else None
-    return State(sac, ring.empty(sac.critic, cfg.num_snapshots), loss_track)
+    return State(sac, empty(sac.critic, cfg.num_snapshots), loss_track)
 
 
 class Draws(mosac.Draws):
@@ -92,7 +91,7 @@ def snapshots_used(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> 
     """Return the snapshots that an update uses: all, or some at random; all slots are empty if there is no memory."""
     num = cfg.snapshots_per_update
     if num is not None and num < cfg.num_snapshots:
-        snapshots = ring.pick(snapshots, draws.order, num)
+        snapshots = pick(snapshots, draws.order, num)
     if draws.has_memory is None:
         return snapshots
     return replace(snapshots, filled=snapshots.filled & draws.has_memory)
@@ -114,7 +113,7 @@ def pensieve_loss(
 ) -> mosac.LossAndAux:
     """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
-    critics, filled = ring.with_current(snapshots, critic)
+    critics, filled = with_current(snapshots, critic)
     value, winner = best_value(critics, Eligible(filled, margin), query.prefs, query.s, a)
     info = {
         "snapshot_share": jnp.mean((winner.critic < filled.size - 1).astype(jnp.float32)),
@@ -140,7 +139,7 @@ def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -
     due = (num_updates > cfg.push_after) & (num_updates % cfg.push_period == 0)
     if state.loss_track is not None:
         due &= is_usual(state.loss_track)
-    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic), state.loss_track)
+    return State(state.sac, push_if(due, state.snapshots, state.sac.critic), state.loss_track)
 
 
 def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:

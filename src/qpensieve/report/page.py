@@ -16,8 +16,7 @@ from urllib.parse import quote
 from qpensieve.errors import MissingPackageError, UserError, make_folder
 from qpensieve.records.files import write_file, write_text
 from qpensieve.records.folder import refuse_link
-from qpensieve.report import sheets as scores
-from qpensieve.report import text
+from qpensieve.report import sheets, text
 from qpensieve.report.drawing import Figure
 from qpensieve.report.sheets import Sheet, Source, distinct, power_of, view
 from qpensieve.report.text import TextCell, TextTable, anchor_of, check_name, markdown
@@ -135,8 +134,8 @@ def write_report(folder: Path, parts: Parts, about: About) -> Path:
     texts = {PAGE: page(report, pictures), TEXT: report_text(report)}
     for sheet in parts.sheets:
         start = f"{TABLES}/{sheet.name}"
-        texts |= {f"{start}.csv": text.csv(scores.values(sheet))}
-        texts |= {f"{start}-summary.csv": text.csv(scores.statistics(sheet))}
+        texts |= {f"{start}.csv": text.csv(sheets.values(sheet))}
+        texts |= {f"{start}-summary.csv": text.csv(sheets.statistics(sheet))}
     for table in (*(table for table, _ in report.sheets), *parts.listings):
         texts |= {f"{TABLES}/{table.name}.tex": text.latex(table), f"{TABLES}/{table.name}.md": markdown(table, False)}
     texts |= {f"{TABLES}/{table.name}.csv": text.listing_csv(table) for table in parts.listings}
@@ -159,7 +158,7 @@ def make_report(parts: Parts, about: About) -> Report:
             check_name(kind, part.name)
     cells = [cell for sheet in parts.sheets for cell in sheet.cells.values()]
     runs = distinct(source for part in (*cells, *parts.plates) for source in part.sources)
-    made = [(scores.table(sheet), scores.seed_table(sheet)) for sheet in parts.sheets]
+    made = [(sheets.table(sheet), sheets.seed_table(sheet)) for sheet in parts.sheets]
     report = Report(made, parts.plates, parts.listings, runs, about)
     twice = [anchor for anchor, num in Counter(anchor for anchor, _ in report.contents).items() if num > 1]
     if twice:

@@ -30,8 +30,7 @@ from qpensieve.learning.interface import (
 )
 from qpensieve.learning.losses import flatten, over_agents
 from qpensieve.machine import KEPT_PROGRAMS, options_of_updates, options_to_run_once
-from qpensieve.replay import priorities
-from qpensieve.replay import ring as replay
+from qpensieve.replay import priorities, ring
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
@@ -129,7 +128,7 @@ def _init(algorithm: Algorithm[object], layout: RowLayout, capacity: int, seeds:
     agents = jnp.repeat(seeds, len(lams))
     keys = jax.vmap(jax.random.split)(jax.vmap(jax.random.key)(agents))
     states = jax.vmap(algorithm.init)(keys[:, 0], jnp.tile(lams, (len(seeds), 1)))
-    buffer = replay.empty_lanes(algorithm.learning, layout, capacity, len(agents) * algorithm.num_lanes)
+    buffer = ring.empty_lanes(algorithm.learning, layout, capacity, len(agents) * algorithm.num_lanes)
     return TrainState(states, buffer, keys[:, 1], jnp.zeros(agents.shape, jnp.int32))
 
 
@@ -143,7 +142,7 @@ class _UniformUpdates:
     updates_per_step: int
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
-        return replace(state, replay=jax.vmap(replay.add)(_ring(state), block.rows))
+        return replace(state, replay=jax.vmap(ring.add)(_ring(state), block.rows))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
         num = self.updates_per_step * block.rows.shape[1]
@@ -179,7 +178,7 @@ class _UniformUpdates:
             key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
             # Lanes draw with the same key: each learner samples as it would alone.
             key_of = lambda: jax.random.clone(key_batch)
-            rows = [replay.sample(buffer, number * lanes + i, key_of(), size) for i in range(lanes)]
+            rows = [ring.sample(buffer, number * lanes + i, key_of(), size) for i in range(lanes)]
             batches = tuple(Transition(*self.layout.unpack(of_lane)) for of_lane in rows)
             return batches, self.learning.draw(batches, key_update, update)
 
@@ -208,7 +207,7 @@ class _PrioritizedUpdates:
 
         given = (state.key, buffer.written, buffer.priorities, slots, state.agent, block.rows, hints)
         trees = over_agents(priorities_with, given)
-        return replace(state, replay=jax.vmap(replay.put)(buffer, block.rows, slots, trees))
+        return replace(state, replay=jax.vmap(ring.put)(buffer, block.rows, slots, trees))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
         buffer, capacity, slots, hints = _slots(state), state.replay.rows.shape[1], block.slots, block.hints
@@ -277,7 +276,7 @@ def _slots(state: TrainState) -> PrioritizedReplay:
 
 
 def _free(state: TrainState, slots: Int[Array, "agent F"]) -> TrainState:
-    return replace(state, replay=jax.vmap(replay.free)(_slots(state), slots))
+    return replace(state, replay=jax.vmap(ring.free)(_slots(state), slots))
 
 
 def spread(learner: Learner, num_agents: int) -> Learner:
