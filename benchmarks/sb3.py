@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from benchmarks.timing import interleave, seconds
-from qpensieve.config import RunConfig, default_config, scheduled
+from qpensieve.config import RunConfig, default_config, with_schedule
 from qpensieve.console import Row
 from qpensieve.errors import UserError
 from qpensieve.train.trainer import Trainer
@@ -107,7 +107,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 def make_config(settings: Settings, method: str, preset: str) -> RunConfig:
     config = default_config(settings.domain, method, preset)
     steps = config.block * 2 + settings.warm_up + settings.steps * (settings.repeats + 1)
-    return scheduled(replace(config, seeds=1, steps=steps, random_steps=config.block))
+    return with_schedule(replace(config, seeds=1, steps=steps, random_steps=config.block))
 
 
 def advance(trainer: Trainer, step: int) -> None:

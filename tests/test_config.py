@@ -112,7 +112,7 @@ class TestPresets:
         assert (config.agent.num_preferences, config.agent.num_snapshots, config.agent.push_period) == (5, 4, 1000)
 
     def test_quick_is_smaller(self):
-        quick = configs.scheduled(default_config("DST2d", preset="quick"))
+        quick = configs.with_schedule(default_config("DST2d", preset="quick"))
         assert quick.seeds == 1
         assert quick.steps < 200_000
         assert isinstance(quick.agent, QPensieveConfig)
@@ -134,21 +134,21 @@ class TestPresets:
         self, algo: str, changes: dict[str, Any], end: int | None
     ):
         preset, others = changes.get("preset", "paper"), {k: v for k, v in changes.items() if k != "preset"}
-        config = configs.scheduled(override(default_config("DST2d", algo, preset), {"steps": 30_000} | others))
+        config = configs.with_schedule(override(default_config("DST2d", algo, preset), {"steps": 30_000} | others))
         assert config.schedule_end == end
         assert replace(config, steps=60_000).schedule_end == end
 
     def test_robust_is_the_papers_with_guards(self):
         robust, paper = default_config("Ant2d", preset="robust"), default_config("Ant2d")
         check(robust)
-        ours, theirs = settings.flat(configs.scheduled(robust).agent), settings.flat(paper.agent)
+        ours, theirs = settings.flat(configs.with_schedule(robust).agent), settings.flat(paper.agent)
         assert {name for name in ours if ours[name] != theirs[name]} == {
             "anneal_updates",
             *("guards", "target_entropy_end", "learning_rate", "learning_rate_end", "pessimism"),
             *("num_preferences", "snapshots_per_update", "memory_updates"),
         }
         same = {"random_noise": "white", "updates_per_step": 1, "agent": paper.agent}
-        assert replace(configs.scheduled(robust), **same) == paper
+        assert replace(configs.with_schedule(robust), **same) == paper
         check(default_config("Ant2d", "mosac", "robust"))
         with pytest.raises(ValueError, match="preset robust is for qpensieve, mosac, got sac"):
             default_config("Ant2d", "sac", "robust")
@@ -178,11 +178,11 @@ def test_values_in_the_wrong_place_of_a_saved_configuration_are_refused(path: tu
 
 
 class TestSchedule:
-    """What follows the length of a run, as `scheduled` fills it in."""
+    """What follows the length of a run, as `with_schedule` fills it in."""
 
     def test_the_papers_run_of_robust_has_the_papers_numbers(self):
         robust, paper = default_config("Ant2d", preset="robust"), default_config("Ant2d")
-        planned, given = settings.flat(configs.scheduled(robust)), settings.flat(paper)
+        planned, given = settings.flat(configs.with_schedule(robust)), settings.flat(paper)
         assert {name: planned[name] for name in SCHEDULE if name in planned} == {
             **{name: given[name] for name in SCHEDULE if name in given},
             "anneal_updates": 2 * (1_500_000 - 10_000),
@@ -193,7 +193,7 @@ class TestSchedule:
     @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
     @pytest.mark.parametrize("steps", [1_000, 20_000, 75_000, 300_000])
     def test_a_shorter_run_explores_learns_and_is_evaluated_in_proportion(self, preset: str, algo: str, steps: int):
-        config = configs.scheduled(override(default_config("Ant2d", algo, preset), {"steps": steps}))
+        config = configs.with_schedule(override(default_config("Ant2d", algo, preset), {"steps": steps}))
         check(config)
         assert config.random_steps <= steps / 10
         assert steps // config.eval_period >= 5
@@ -207,16 +207,16 @@ class TestSchedule:
     def test_what_is_given_stays(self):
         given = {"random_steps": 2_000, "eval_period": 7_000, "push_period": 300, "anneal_updates": 5_000}
         config = override(default_config("Ant2d", preset="robust"), {"steps": 30_000} | given)
-        assert settings.flat(configs.scheduled(config)).items() >= given.items()
+        assert settings.flat(configs.with_schedule(config)).items() >= given.items()
 
     @pytest.mark.parametrize(("algo", "preset"), [("qpensieve", "paper"), ("cnder", "quick")])
     def test_other_presets_keep_their_numbers(self, algo: str, preset: str):
         config = default_config("Ant2d", algo, preset)
-        shorter = configs.scheduled(override(config, {"steps": 20_000}))
+        shorter = configs.with_schedule(override(config, {"steps": 20_000}))
         assert shorter == replace(config, steps=20_000)
 
     def test_a_longer_run_anneals_over_all_of_it_and_keeps_the_rest(self):
-        config = configs.scheduled(override(default_config("Ant2d", preset="robust"), {"steps": 20_000}))
+        config = configs.with_schedule(override(default_config("Ant2d", preset="robust"), {"steps": 20_000}))
         longer = configs.lengthened(config, 60_000)
         assert longer == override(config, {"steps": 60_000, "anneal_updates": 116_000, "memory_updates": 58_000})
         assert configs.lengthened(longer, 20_000) == config
@@ -232,7 +232,7 @@ class TestSchedule:
     def test_settings_that_cannot_run_are_left_to_the_check(self):
         for wrong in ({"block": 0}, {"steps": 130}, {"updates_per_step": 0}):
             config = override(default_config("Ant2d", preset="robust"), wrong)
-            assert configs.scheduled(config) == config
+            assert configs.with_schedule(config) == config
             with pytest.raises(ValueError, match="cannot run"):
                 check(config)
 

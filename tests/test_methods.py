@@ -23,7 +23,7 @@ def test_every_method_has_a_line_for_people_and_presets_that_can_run_and_be_save
     name: str, preset: str, tmp_path: Path
 ):
     assert METHODS[name].summary
-    config = configs.scheduled(default_config("DST2d", name, preset))
+    config = configs.with_schedule(default_config("DST2d", name, preset))
     configs.save(config, tmp_path / "config.json")
     assert configs.load(tmp_path / "config.json") == config
 

@@ -92,7 +92,7 @@ class Agent:
         for about in configs.remarks(config):
             warnings.warn(about, stacklevel=2)
         if "steps" in settings:
-            config = configs.scheduled(config)
+            config = configs.with_schedule(config)
         elif not config.method.is_population:  # the first `learn` decides how long to train
             config = dataclasses.replace(config, steps=config.block)
         self._start(open_session(config))

@@ -67,7 +67,7 @@ def train(words: list[str]) -> None:
     domain = _parse_train(words, algo, preset).run.domain
     arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
     steps = configs.whole_blocks(arguments.run, arguments.run.steps, _warn)
-    config = configs.scheduled(dataclasses.replace(arguments.run, steps=steps))
+    config = configs.with_schedule(dataclasses.replace(arguments.run, steps=steps))
     configs.check(config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -93,7 +93,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     default = configs.default_config(domain, algo, preset)
     if is_help:
         steps = whole(_peek(words, "--steps", str(default.steps)))
-        default = configs.scheduled(configs.override(default, {"steps": steps}))
+        default = configs.with_schedule(configs.override(default, {"steps": steps}))
     unset = TrainArguments(dataclasses.replace(default, domain=""))
     _check_options(words, algo, flat(unset).keys())
     unused = {*(marked(default, NEEDS_REPLAY) if default.method.is_population else ())}

@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from qpensieve import settings as parts
-from qpensieve.config import RunConfig, completed, from_dict, scheduled
+from qpensieve.config import RunConfig, completed, from_dict, with_schedule
 from qpensieve.envs import find_domain
 from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, Mark
 
@@ -43,7 +43,7 @@ def settings_of(config: RunConfig | Mapping[str, object], decide: Collection[Mar
         decide: Marks, such as `SAME_SETTINGS`.
     """
     built = config if isinstance(config, RunConfig) else _built(config)
-    values = parts.flat(scheduled(built)) if isinstance(built, RunConfig) else completed(built)
+    values = parts.flat(with_schedule(built)) if isinstance(built, RunConfig) else completed(built)
     found = {name: _plain(value) for name, value in values.items() if _decides(name) in decide}
     if (domain := find_domain(str(found.get("domain")))) is not None:
         found["domain"] = domain.id
@@ -67,7 +67,7 @@ def is_bound_to_length(config: RunConfig) -> bool:
 
     That is so for a population, and where `steps` sets `random_steps` or a setting of the method.
     """
-    planned = scheduled(config)
+    planned = with_schedule(config)
     is_planned = (planned.agent, planned.random_steps) != (config.agent, config.random_steps)
     return config.method.is_population or is_planned
 

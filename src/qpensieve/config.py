@@ -282,7 +282,7 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
     return run | parts.filled(method.config, agent)
 
 
-def scheduled(config: RunConfig) -> RunConfig:
+def with_schedule(config: RunConfig) -> RunConfig:
     """Return the config with numbers in place of None for the settings of `SCHEDULE`.
 
     A config that `check` refuses is returned as it is.
@@ -309,7 +309,7 @@ def lengthened(config: RunConfig, steps: int) -> RunConfig:
     whole = [name for name, share in SCHEDULE.items() if share.most is None and values.get(name)]
     is_planned = config.random_steps is not None
     whole = [name for name in whole if is_planned and values[name] == SCHEDULE[name].value(config)]
-    return scheduled(override(replace(config, steps=steps), dict.fromkeys(whole)))
+    return with_schedule(override(replace(config, steps=steps), dict.fromkeys(whole)))
 
 
 def whole_blocks(config: RunConfig, steps: int, warn: Callable[[str], None]) -> int:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Scheduled = int
 else:
     Scheduled = int | None
-"""A number of steps or updates. None follows the length of the run: `config.scheduled` replaces None by a number."""
+"""A number of steps or updates. None follows the length of the run: `config.with_schedule` gives it a number."""
 
 SYNONYMS = {
     "lr": "learning_rate",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.config import default_config, from_dict, override, scheduled
+from qpensieve.config import default_config, from_dict, override, with_schedule
 from qpensieve.envs.deep_sea import find_treasures
 from qpensieve.records.search import SearchRecord
 from qpensieve.train.population import PopulationTrainer
@@ -145,7 +145,9 @@ def test_committed_runs_of_robust_are_those_of_the_preset(name, steps, mean, lea
     made_with = from_dict(content["config"])
     if made_with.algo == "qpensieve":  # docs/robust.md says so
         changes = changes | {"num_preferences": 5, "snapshots_per_update": None, "memory_updates": 0}
-    preset = scheduled(override(default_config(made_with.domain, made_with.algo, "robust"), {"steps": steps} | changes))
+    preset = with_schedule(
+        override(default_config(made_with.domain, made_with.algo, "robust"), {"steps": steps} | changes)
+    )
     assert made_with.agent == preset.agent
     for setting in ("random_steps", "random_noise", "updates_per_step"):
         assert getattr(made_with, setting) == getattr(preset, setting)

@@ -157,7 +157,7 @@ def test_the_critics_step_first_and_the_policy_climbs_the_updated_ones():
 def test_the_target_of_the_entropy_may_move_on_a_line_that_ends():
     cfg = replace(SAC, target_entropy_end=-3.0, anneal_updates=10)
     np.testing.assert_allclose(
-        mosac.scheduled(cfg, "target_entropy", jnp.array([0, 5, 10, 11])), [-1.0, -2.0, -3.0, -3.0]
+        mosac.annealed(cfg, "target_entropy", jnp.array([0, 5, 10, 11])), [-1.0, -2.0, -3.0, -3.0]
     )
     state, update = sac_state(0, cfg=cfg), _updated(cfg)
     first, later = (update(state, transitions(1), jax.random.key(5), number)[0] for number in (0, 5))
@@ -170,7 +170,7 @@ def test_the_target_of_the_entropy_may_move_on_a_line_that_ends():
 def test_the_step_size_of_networks_may_move_on_a_line_that_ends():
     cfg = replace(SAC, learning_rate=0.01, learning_rate_end=0.002, anneal_updates=4)
     np.testing.assert_allclose(
-        mosac.scheduled(cfg, "learning_rate", jnp.array([0, 1, 4, 5])), [0.01, 0.008, 0.002, 0.002], rtol=1e-6
+        mosac.annealed(cfg, "learning_rate", jnp.array([0, 1, 4, 5])), [0.01, 0.008, 0.002, 0.002], rtol=1e-6
     )
     batch, fixed = transitions(1), lambda rate: replace(SAC, learning_rate=rate)
     updated = lambda cfg, state, seed: _updated(cfg)(state, batch, jax.random.key(seed))[0]

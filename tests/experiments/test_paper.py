@@ -3,7 +3,7 @@
 from collections import Counter
 
 from qpensieve import settings
-from qpensieve.config import RunConfig, check, scheduled
+from qpensieve.config import RunConfig, check, with_schedule
 from qpensieve.envs import DOMAINS
 from qpensieve.experiments.paper import ARTEFACTS, POPULATION_SETTINGS
 from qpensieve.experiments.plan import Wanted, scaled
@@ -90,7 +90,7 @@ def test_every_run_can_run_at_every_scale():
     for config in (wanted.config() for wanted in RUNS):
         assert scaled(config, "paper") == config
         for one in (config, scaled(config, "short")):
-            check(scheduled(one))
+            check(with_schedule(one))
 
 
 def test_scales_divide_what_counts_steps_and_keep_what_tells_runs_apart():

@@ -222,6 +222,6 @@ def make_run(folder: Path, domain: str = "DST2d", algo: str = "mosac", **setting
     folder.mkdir(parents=True)
     evaluations.save(folder / EVALUATIONS, table)
     config = configs.override(default_config(domain, algo), settings)
-    configs.save(configs.scheduled(config), folder / CONFIG)
+    configs.save(configs.with_schedule(config), folder / CONFIG)
     (folder / PROVENANCE).write_text(json.dumps({"lanes_per_seed": 1}))
     return folder

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qpensieve.config import default_config, override, scheduled, spec_of
+from qpensieve.config import default_config, override, spec_of, with_schedule
 from qpensieve.train import alarms
 from qpensieve.train import run as runs
 from qpensieve.train.alarms import Aim, Alarm, Limits
@@ -41,7 +41,7 @@ def test_the_entropy_may_be_a_share_of_the_actions_size_below_its_target():
 
 def test_alarms_follow_a_target_that_moves():
     robust = override(default_config("Walker2d", preset="robust"), {"steps": 30_000})
-    limits = alarms.limits_of(scheduled(robust), spec_of(robust))
+    limits = alarms.limits_of(with_schedule(robust), spec_of(robust))
     assert limits.aim == Aim(-1.0, -2.5, 3_000, 27_000)
     collapsed = {"entropy": [-6.0], "entropy_bin_5": [-15.0]}
     assert [alarm.sign for alarm in alarms.of_training(limits, collapsed, 4_000)] == ["bin"]
@@ -109,7 +109,7 @@ def test_a_run_writes_early_alarms_silently_and_does_not_repeat_them_after_a_sto
 
 
 def test_early_alarms_are_only_logged_and_later_ones_are_shown_too():
-    config = scheduled(override(default_config("Walker2d"), {"seeds": 2}))
+    config = with_schedule(override(default_config("Walker2d"), {"seeds": 2}))
     shown: list[str] = []
     watch = alarms.Watch(config, spec_of(config), None, shown.append)
     early = watch.training(99_000, {"entropy": [-100.0, -1.0], "temperature": [1.0, 1.0]})

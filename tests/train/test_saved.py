@@ -56,7 +56,7 @@ def config(request: pytest.FixtureRequest) -> RunConfig:
     quick = default_config(DOMAINS.get(algo, "DST2d"), algo, "quick")
     hidden = {"hidden": 4} if hasattr(quick.agent, "hidden") else {}
     hidden |= {"scale_obs": True, "acts_with": "target"} if is_scaled else {}
-    return configs.scheduled(replace(quick, seeds=SEEDS, agent=replace(quick.agent, **hidden)))
+    return configs.with_schedule(replace(quick, seeds=SEEDS, agent=replace(quick.agent, **hidden)))
 
 
 @pytest.mark.parametrize("kind", ["parameters", "checkpoint"])
@@ -85,7 +85,7 @@ def test_policies_and_networks_are_those_that_were_saved(config: RunConfig, kind
 def test_a_session_saves_the_policies_that_it_evaluates(algo: str, tmp_path: Path):
     stages: dict[str, Any] = {"rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "divisions": 2}
     settings = {"hidden": 8, "seeds": SEEDS} | (stages if algo == "pgmorl" else {})
-    session = open_session(configs.scheduled(configs.override(default_config("DST2d", algo, "quick"), settings)))
+    session = open_session(configs.with_schedule(configs.override(default_config("DST2d", algo, "quick"), settings)))
     session.advance()  # nothing is learned yet
     save_agent(session, tmp_path)
     policies = SavedPolicies(tmp_path).newest()[0]

@@ -214,7 +214,7 @@ def step(
     loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
     critic, critic_opt, q_loss, q_mean = gradient_step(of_critic, loss_of_critic, state.critic, opt.critic)
 
-    entropy_target = scheduled(cfg, "target_entropy", jnp.asarray(draws.num_updates)) * batch.a.shape[1]
+    entropy_target = annealed(cfg, "target_entropy", jnp.asarray(draws.num_updates)) * batch.a.shape[1]
     alpha = temperature(state.log_alpha, lam)
     query = Query(alpha, batch.s, draws.prefs, draws.noise, entropy_target, cfg.guards)
     loss_of_actor = lambda actor: loss(actor, critic, query)
@@ -254,7 +254,7 @@ def temperature(log_alpha: Float[Array, "*d"], lam: Float[Array, "b d"]) -> Floa
     return jnp.exp(log_alpha if log_alpha.ndim == 0 else lam @ log_alpha)
 
 
-def scheduled(
+def annealed(
     cfg: SacConfig, setting: Literal["target_entropy", "learning_rate"], num_updates: Int[Array, "*k"]
 ) -> Float[Array, "*k"]:
     """Return a setting after `num_updates`: the entropy's target per component of an action, or the step size."""
@@ -373,7 +373,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
 
 def _optimizers(cfg: SacConfig) -> tuple[optax.GradientTransformation, ...]:
     """Return Adam for policy, critics and temperature; guards shorten the gradients of the critics."""
-    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(scheduled, cfg, "learning_rate")
+    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(annealed, cfg, "learning_rate")
     adam = optax.adam(rate)
     of_critics = optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam
     return adam, of_critics, optax.adam(cfg.learning_rate)

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from qpensieve import settings
 from qpensieve.compatibility import is_bound_to_length
-from qpensieve.config import RunConfig, check, default_config, override, scheduled, spec_of
+from qpensieve.config import RunConfig, check, default_config, override, spec_of, with_schedule
 from qpensieve.envs import find_domain
 from qpensieve.errors import UserError
 from qpensieve.experiments.tasks import Task, iteration_of
@@ -291,7 +291,7 @@ class Size:
         """
         seeds = wanted.seeds or self.seeds or _TABLE[self.scale].seeds
         config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=seeds, first_seed=0)
-        config = scheduled(config)
+        config = with_schedule(config)
         check(config)
         if config.method.is_population:
             check_environment(config.agent, config.steps, spec_of(config))

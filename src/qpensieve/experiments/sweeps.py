@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qpensieve.config import RunConfig, check, check_fits, default_config, scheduled
+from qpensieve.config import RunConfig, check, check_fits, default_config, with_schedule
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments.plan import Artefact, Place, Wanted, shown
 from qpensieve.experiments.views import SHOWS
@@ -178,7 +178,7 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     steps = None if "steps" in own else both.get("steps")
     wanted = Wanted(str(both["domain"]), algo, settings, steps, preset, both.get("seeds"))
     config = wanted.config()
-    check(scheduled(config))
+    check(with_schedule(config))
     check_fits(config)
     wanted = wanted if wanted.seeds else Wanted(wanted.domain, algo, settings, steps, preset, config.seeds)
     about = ", ".join(f"{key} {shown(value)}" for key, value in named.items() if key != "algo")

@@ -312,7 +312,7 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
         OSError: The folder holds a run or parts of one, or cannot be made.
         FolderInUseError: Another process holds the folder.
     """
-    config = configs.scheduled(config)
+    config = configs.with_schedule(config)
     configs.check(config)
     configs.check_can_be_saved(config)
     _check_new(path)
@@ -382,7 +382,7 @@ def resume(
         # The file is read once: what was checked is what runs, and what is written back.
         before = saved = configs.load(path / folder.CONFIG, trust)
         if not checkpoint.kept_steps(path):  # perhaps prepared on a machine with another accelerator
-            before = configs.scheduled(saved)
+            before = configs.with_schedule(saved)
         if before != saved:
             configs.save(before, path / folder.CONFIG)
         steps = configs.whole_blocks(before, changes.pop("steps", before.steps), warn)
@@ -447,7 +447,10 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
     """
     refuse_links(path)
     saved = SavedPolicies(path, trust)
-    (policies, step), config = saved.newest(warn), configs.scheduled(saved.config)  # an agent may not have learned yet
+    (policies, step), config = (
+        saved.newest(warn),
+        configs.with_schedule(saved.config),
+    )  # an agent may not have learned yet
     files = RunFiles(path, config, saved.spec, saved.own_preferences, warn)
     files.held = lock(path)
     try:

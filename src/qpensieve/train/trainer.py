@@ -245,7 +245,7 @@ class Trainer(Session):
 
     def plan(self, steps: int) -> None:
         """Prepare to train up to `steps` in total: the replay grows, and schedules become as long."""
-        if steps <= self.config.steps and configs.scheduled(self.config) == self.config:
+        if steps <= self.config.steps and configs.with_schedule(self.config) == self.config:
             return
         config = configs.lengthened(self.config, max(steps, self.config.steps))
         configs.check(config)
