@@ -447,10 +447,8 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
     """
     refuse_links(path)
     saved = SavedPolicies(path, trust)
-    (policies, step), config = (
-        saved.newest(warn),
-        configs.with_schedule(saved.config),
-    )  # an agent may not have learned yet
+    # An agent that has not learned yet is saved without schedules.
+    (policies, step), config = saved.newest(warn), configs.with_schedule(saved.config)
     files = RunFiles(path, config, saved.spec, saved.own_preferences, warn)
     files.held = lock(path)
     try:
