@@ -9,14 +9,14 @@ from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population.members import MemberPolicy
-from qpensieve.population.ppo import Moments, Place, PpoConfig, standard
+from qpensieve.population.ppo import Place, PpoConfig, RunningStatistics, standard
 from qpensieve.population.rollout import RolloutCollector, lane_seeds
 
 CFG = PpoConfig(num_lanes=3, rollout_steps=60, minibatches=4, hidden=8, discount=0.9)
 PLACES = [Place(seed=5, task=0), Place(seed=5, task=1), Place(seed=9, task=0)]
 
 
-def make(domain: str, places: list[Place] = PLACES) -> tuple[RolloutCollector, MemberPolicy, Moments]:
+def make(domain: str, places: list[Place] = PLACES) -> tuple[RolloutCollector, MemberPolicy, RunningStatistics]:
     seeds = lane_seeds(places, CFG.num_lanes)
     collector = RolloutCollector(make_lanes(domain, len(seeds), seeds, LaneOptions()), places, CFG)
     collector.start()

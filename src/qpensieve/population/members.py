@@ -20,7 +20,7 @@ from qpensieve.errors import UserError
 from qpensieve.learning.acting import HostMlp, Plain, Served, num_parameters
 from qpensieve.learning.predictor import Act, ServedBy, act_by_policy
 from qpensieve.metrics.fronts import check_points
-from qpensieve.population.ppo import Moments, State
+from qpensieve.population.ppo import RunningStatistics, State
 from qpensieve.preferences import das_dennis
 from qpensieve.types import Actions, Observations, Parameters
 
@@ -34,7 +34,7 @@ class Member(eqx.Module):
     """Everything that belongs to a policy and is copied with it; leaves lead with an axis of members."""
 
     state: State
-    moments: Moments
+    moments: RunningStatistics
     """Statistics of observations, then of discounted returns."""
 
 

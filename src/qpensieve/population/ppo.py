@@ -3,7 +3,7 @@
 Source: the PPO worker of Xu et al., Prediction-Guided MORL (ICML 2020). The critic learns every objective on the scale
 of normalised rewards; the policy climbs lam . A on the raw scale, so that a preference means the same for every member.
 
-The host acts, normalises observations and rewards and keeps their running statistics (`Moments`). `Learner` updates all
+The host acts, normalises observations and rewards and keeps their running statistics (`RunningStatistics`). `Learner` updates all
 members in one call of the device; the other functions are for one member.
 """
 
@@ -268,7 +268,7 @@ def _optimizer(cfg: PpoConfig, learning_rate: Float[Array, ""]) -> optax.Gradien
 
 @jax.tree_util.register_dataclass  # an Equinox module's methods would take longer than the arithmetic
 @dataclass(frozen=True)
-class Moments:
+class RunningStatistics:
     """Running mean, sum of squared deviations and number of samples of every column, for many members.
 
     Batches are merged exactly (Chan et al., 1979): how samples were cut into batches matters only to rounding.
@@ -297,10 +297,10 @@ class Moments:
         self.count[:, columns] = total
 
 
-def standard(num_members: int, num_columns: int) -> Moments:
+def standard(num_members: int, num_columns: int) -> RunningStatistics:
     """Return the statistics of a standard normal, with so few samples that the first real ones replace it."""
     shape = (num_members, num_columns)
-    return Moments(np.zeros(shape), np.full(shape, FIRST_COUNT), np.full(shape, FIRST_COUNT))
+    return RunningStatistics(np.zeros(shape), np.full(shape, FIRST_COUNT), np.full(shape, FIRST_COUNT))
 
 
 @dataclass(frozen=True)

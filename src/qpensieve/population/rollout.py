@@ -14,7 +14,7 @@ from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import MAX_EVAL_STEPS, Lanes, State, play
 from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.population.members import OBS_CLIP, KeptPolicy, MemberPolicy
-from qpensieve.population.ppo import Moments, Place, PpoConfig, Rollout
+from qpensieve.population.ppo import Place, PpoConfig, Rollout, RunningStatistics
 
 REWARD_CLIP = 10.0
 """Normalised rewards are clipped to plus or minus this."""
@@ -51,7 +51,7 @@ class RolloutCollector:
         self.sums[:] = 0.0
         self._is_fresh = True
 
-    def collect(self, policy: MemberPolicy, moments: Moments, iteration: int) -> Rollout:
+    def collect(self, policy: MemberPolicy, moments: RunningStatistics, iteration: int) -> Rollout:
         """Run one iteration of every member; add its observations and returns to `moments` (in this order)."""
         cfg, lanes, spec = self._cfg, self.lanes, self.lanes.spec
         size, shape, noise = spec.obs_size, (cfg.rollout_steps, *self._shape), self.draw_noise(iteration)

@@ -23,7 +23,7 @@ from qpensieve.methods import check_continuous
 from qpensieve.population import pgmorl, ppo, prediction
 from qpensieve.population.members import Archive, ArchivePredictor, KeptPolicy, Member, MemberPolicy, Policies
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, PopulationConfig, Samples, Search, Tasks
-from qpensieve.population.ppo import Moments, Place
+from qpensieve.population.ppo import Place, RunningStatistics
 from qpensieve.population.rollout import Fitness, RolloutCollector, lane_seeds
 from qpensieve.records import search as records
 from qpensieve.records.search import SearchRecord
@@ -296,7 +296,7 @@ class PopulationTrainer(Session):
     def _kept(self, state: Any = None, moments: Any = None) -> Float32[np.ndarray, "member parameters"]:
         """Return the part of every member that an archive keeps: actor and observation statistics."""
         flat = np.asarray(ppo.flat_actors(state or self._state))
-        met: Moments = moments or self._moments
+        met: RunningStatistics = moments or self._moments
         size = self.spec.obs_size
         return np.concatenate([flat, met.mean[:, :size], met.scale[:, :size]], axis=1).astype(np.float32)
 
