@@ -3,8 +3,8 @@
 Source: the PPO worker of Xu et al., Prediction-Guided MORL (ICML 2020). The critic learns every objective on the scale
 of normalised rewards; the policy climbs lam . A on the raw scale, so that a preference means the same for every member.
 
-The host acts, normalises observations and rewards and keeps their running statistics (`RunningStatistics`). `Learner` updates all
-members in one call of the device; the other functions are for one member.
+The host acts, normalises observations and rewards and keeps their `RunningStatistics`. `Learner` updates all members in
+one call of the device; the other functions are for one member.
 """
 
 from collections.abc import Callable
