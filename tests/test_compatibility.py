@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from qpensieve import compatibility, settings
-from qpensieve.compatibility import EVERYTHING, LEARNING, SAME_NUMBERS, SAME_SETTINGS, differences, settings_of
+from qpensieve.compatibility import EVERYTHING, LEARNING, SAME_NUMBERS, SAME_SETTINGS, settings_of, settings_that_differ
 from qpensieve.config import RunConfig, completed, default_config, from_dict, override, to_dict
 from qpensieve.methods import METHODS
 from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, flat
@@ -22,7 +22,7 @@ def saved(config: RunConfig) -> dict[str, Any]:
 
 
 def names(before: RunConfig | dict[str, Any], now: RunConfig | dict[str, Any], decide: Any = EVERYTHING) -> list[str]:
-    return [found.name for found in differences(before, now, decide)]
+    return [found.name for found in settings_that_differ(before, now, decide)]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_settings_are_all_there_by_their_names(algo: str):
 
 def test_a_difference_is_a_sentence():
     other = override(PLAIN, {"learning_rate_end": 1e-5, "reference": (1.0, 2.5)})
-    said = [str(one) for one in differences(PLAIN, other)]
+    said = [str(one) for one in settings_that_differ(PLAIN, other)]
     assert sorted(said) == [
         "anneal_updates was none, is 1490000",
         "learning_rate_end was none, is 1e-05",
@@ -93,7 +93,8 @@ class TestOlder:
     def test_a_retired_setting_counts_where_it_changed_something(self):
         plain = saved(PLAIN)
         assert names(plain | {"target_steps": 1}, plain) == []
-        assert [str(one) for one in differences(plain | {"target_steps": 3}, plain)] == ["target_steps was 3, is 1"]
+        found = settings_that_differ(plain | {"target_steps": 3}, plain)
+        assert list(map(str, found)) == ["target_steps was 3, is 1"]
 
     def test_unknown_and_odd_values_stay_as_they_are(self):
         assert completed({"domain": "DST2d", "algo": "none", "agent": {"x": 1}})["x"] == 1

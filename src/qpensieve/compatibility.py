@@ -50,7 +50,7 @@ def settings_of(config: RunConfig | Mapping[str, object], decide: Collection[Mar
     return found
 
 
-def differences(
+def settings_that_differ(
     before: RunConfig | Mapping[str, object],
     now: RunConfig | Mapping[str, object],
     decide: Collection[Mark] = EVERYTHING,

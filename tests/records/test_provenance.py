@@ -49,7 +49,7 @@ def test_the_commit_is_that_of_a_checkout_of_this_package_alone(tmp_path, monkey
 def test_other_versions_and_machines_are_named_and_what_is_not_known_is_not():
     now = {"packages": {"jax": "2", "numpy": "1"}, "processor": "A", "device": "cpu"}
     before = {"packages": {"jax": "1", "numpy": "1"}, "processor": "B", "device": "cpu", "cores": 3}
-    assert provenance.differences(before, now) == ["processor B, now A", "jax 1, now 2"]
-    assert provenance.differences({"packages": {}}, now) == []
-    assert provenance.differences({"packages": "all of them"}, now) == []
-    assert provenance.differences(provenance.describe(), provenance.rounding()) == []
+    assert provenance.version_changes(before, now) == ["processor B, now A", "jax 1, now 2"]
+    assert provenance.version_changes({"packages": {}}, now) == []
+    assert provenance.version_changes({"packages": "all of them"}, now) == []
+    assert provenance.version_changes(provenance.describe(), provenance.rounding()) == []

@@ -8,7 +8,7 @@ from qpensieve.compatibility import SAME_SETTINGS, settings_of
 from qpensieve.config import RunConfig, from_dict
 from qpensieve.errors import MissingFileError
 from qpensieve.experiments.plan import Plan, Wanted
-from qpensieve.experiments.tasks import Task, differences, is_done
+from qpensieve.experiments.tasks import Task, folder_differences, is_done
 from qpensieve.records.evaluations import about_missing
 from qpensieve.records.files import FileError, read_object
 from qpensieve.records.folder import EVALUATIONS
@@ -58,7 +58,7 @@ class PlanResults:
 
         A seed counts once: a folder that is done goes before an exported file, and that before a folder that is not.
         """
-        tasks = [task for task in self.plan.tasks_of[wanted] if task.folder.is_dir() and not differences(task)]
+        tasks = [task for task in self.plan.tasks_of[wanted] if task.folder.is_dir() and not folder_differences(task)]
         done = [(set(task.config.seed_list), task.folder) for task in tasks if is_done(task)]
         others = [(set(task.config.seed_list), task.folder) for task in tasks if not is_done(task)]
         settings = settings_of(self.plan.configs[wanted], SAME_SETTINGS)
@@ -73,7 +73,7 @@ class PlanResults:
 
 
 def _why_left_out(task: Task) -> list[str]:
-    if found := differences(task):
+    if found := folder_differences(task):
         return [f"{task.name} is left out: it has other settings ({'; '.join(found)})."]
     table = task.folder / EVALUATIONS
     return [f"{task.name} is left out: {about_missing(table)}."] if is_done(task) and not table.exists() else []

@@ -93,12 +93,12 @@ def last_step(config: RunConfig) -> int:
     return config.steps - config.steps % iteration_of(config) if config.method.is_population else config.steps
 
 
-def differences(task: Task) -> list[str]:
+def folder_differences(task: Task) -> list[str]:
     """The settings in which the folder of a task holds another run, in words. The number of steps may differ."""
     if not (task.folder / CONFIG).exists():
         return []
     try:
-        found = compatibility.differences(read_object(task.folder / CONFIG), task.config, SAME_RUN)
+        found = compatibility.settings_that_differ(read_object(task.folder / CONFIG), task.config, SAME_RUN)
     except (FileError, OSError, KeyError, TypeError, ValueError) as error:
         return [str(error)]
     return [str(difference) for difference in found]
@@ -119,7 +119,7 @@ def prepare(task: Task) -> None:
         make_folder(task.folder)
         configs.save(task.config, path)
         return
-    found = differences(task)
+    found = folder_differences(task)
     if saved_step(task) > last_step(task.config) and not is_done(task):
         found.append(f"it has reached step {saved_step(task):,} of more than {task.config.steps:,}")
     if found:
@@ -160,7 +160,7 @@ def progress(task: Task) -> Progress:
 
 def status(task: Task) -> Progress:
     """The same, also of a folder that holds another run; it takes longer."""
-    found, others = progress(task), differences(task)
+    found, others = progress(task), folder_differences(task)
     return replace(found, state="other settings", message="; ".join(others)) if others else found
 
 

@@ -34,7 +34,7 @@ def rounding() -> dict[str, object]:
     return {"packages": versions, "processor": machine.processor(), "device": machine.accelerator()}
 
 
-def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+def version_changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """List differences of two records of `rounding`, such as `jax 0.9.0, now 0.10.2`; unknown values are left out."""
     olds, news = ({**one, "packages": None, **_versions(one)} for one in (before, now))
     return [f"{name} {olds[name]}, now {new}" for name, new in news.items() if olds.get(name, new) != new]

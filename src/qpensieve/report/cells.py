@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from qpensieve import metrics
-from qpensieve.compatibility import LEARNING, differences
+from qpensieve.compatibility import LEARNING, settings_that_differ
 from qpensieve.console import format_count
 from qpensieve.envs.base import FULL_EPISODES
 from qpensieve.envs.registry import find_domain
@@ -287,7 +287,7 @@ def _compared(one: Evaluation) -> dict[str, PerSeed]:
 
 def _check_pair(one: RunResults, other: RunResults) -> None:
     """Raise ValueError where two runs cannot be in the same cell."""
-    found = [difference.name for difference in differences(one.config, other.config, {LEARNING})]
+    found = [difference.name for difference in settings_that_differ(one.config, other.config, {LEARNING})]
     if one.history.full_preferences.tolist() != other.history.full_preferences.tolist():
         found.append("test preferences")
     points = [[] if run.history.reference is None else run.history.reference for run in (one, other)]

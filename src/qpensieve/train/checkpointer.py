@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qpensieve import config as configs
-from qpensieve.compatibility import SAME_NUMBERS, Difference, differences
+from qpensieve.compatibility import SAME_NUMBERS, Difference, settings_that_differ
 from qpensieve.config import RunConfig
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
@@ -124,7 +124,7 @@ class Checkpointer:
         config, steps = self._session.config, before.get("steps", 0)
         # The length of a population is planned and may only grow; other runs may end at any later step.
         least = steps if config.method.is_population and isinstance(steps, int) else saved.step
-        if found := _settings_that_differ(before, config, may_lengthen=least <= config.steps):
+        if found := _checkpoint_differences(before, config, may_lengthen=least <= config.steps):
             raise CheckpointError(
                 f"the checkpoint is of another configuration: {'; '.join(map(str, found))}. "
                 "Resume with the saved configuration, or use another folder"
@@ -145,11 +145,11 @@ class Checkpointer:
             self._log.resume([] if saved is None else saved.meta["replay"] or [])
 
 
-def _settings_that_differ(saved: dict[str, object], config: RunConfig, may_lengthen: bool) -> list[Difference]:
+def _checkpoint_differences(saved: dict[str, object], config: RunConfig, may_lengthen: bool) -> list[Difference]:
     """List the settings in which a checkpoint and a config differ; if `may_lengthen`, at the length of the config."""
     try:
         before = configs.from_dict(saved)
     except (ValueError, TypeError):  # the comparison names the settings that cannot be read
-        return differences(saved, config, SAME_NUMBERS)
+        return settings_that_differ(saved, config, SAME_NUMBERS)
     before = configs.lengthened(before, config.steps) if may_lengthen else before
-    return differences(before, configs.lengthened(config, config.steps), SAME_NUMBERS)
+    return settings_that_differ(before, configs.lengthened(config, config.steps), SAME_NUMBERS)

@@ -68,7 +68,7 @@ class RunFiles:
             said = read_object(path)
             earlier = said.get(RESUMED_WITH, [])
             with interpreting(path, "a record of versions"):
-                changed = provenance.differences({**said, **(earlier[-1] if earlier else {})}, now)
+                changed = provenance.version_changes({**said, **(earlier[-1] if earlier else {})}, now)
         except (FileNotFoundError, FileError):  # resuming does not need this file; readers that do report it
             return
         if changed:
