@@ -31,7 +31,7 @@ MIN_HEIGHT = 1e-7
 
 
 class Member(eqx.Module):
-    """Everything that belongs to a policy and is copied with it; leaves lead with an axis of members."""
+    """Members: networks, optimiser and statistics, which are copied together; leaves lead with an axis of members."""
 
     state: State
     moments: RunningStatistics
@@ -52,7 +52,7 @@ class MemberPolicy:
         self.std = np.exp(flat[:, None, start : start + widths[-1]])
 
     def explore(self, obs: Observations, noise: Actions) -> Actions:
-        """Return sampled actions; they may be outside the action box: only the environment clips them."""
+        """Return sampled actions, which only the environment clips to its action box."""
         return self.net(obs) + self.std * noise
 
     def exploit(self, obs: Observations) -> Actions:
@@ -61,7 +61,7 @@ class MemberPolicy:
 
 
 class KeptPolicy:
-    """Policies of an archive: actors with the observation statistics they were stored with, which no longer change.
+    """Policies of an archive: actors, with their observation statistics at the time when they were stored.
 
     Args:
         flat: Parameters of the actor, then mean and standard deviation of the observations.
@@ -110,12 +110,12 @@ class Archive:
     lam: Float64[np.ndarray, "p d"]
 
     def updated(self, new: "Archive", reference: Float64[np.ndarray, " d"]) -> "Archive":
-        """Return the archive with new policies, without the dominated and those not above the reference everywhere.
+        """Return the archive with new policies, without policies that are dominated or not above the reference.
 
         Objectives are raw. Rows keep their order, old ones first; of policies with equal objectives the first is kept.
 
         Raises:
-            ValueError: If an objective is not finite.
+            ValueError: An objective is not finite.
         """
         joined = [np.concatenate([getattr(part, field.name) for part in (self, new)]) for field in fields(Archive)]
         objs = check_points(joined[0], "objs")
@@ -137,7 +137,7 @@ def best_rows(objs: Float64[np.ndarray, "p d"], lam: Float[np.ndarray, "rows d"]
     """Return the row of `objs` with the greatest lam . objs for each preference; the first one at a tie.
 
     Raises:
-        UserError: If there are no rows.
+        UserError: There are no rows.
     """
     if len(objs) == 0:
         raise UserError("the archive is empty: no policy was above the reference point in every objective")
@@ -183,7 +183,7 @@ def survivors(
     preferences and lead to different tasks.
 
     Raises:
-        ValueError: If an objective is not finite.
+        ValueError: An objective is not finite.
     """
     f = check_points(objs, "objs") - reference
     inside = np.flatnonzero((f >= MIN_HEIGHT).all(axis=1))
@@ -199,7 +199,7 @@ def survivors(
 
 @dataclass(frozen=True, eq=False)
 class Policies:
-    """The policies of one seed and the objectives they reached."""
+    """The policies of one seed's archive, and the return of each."""
 
     objs: Float64[np.ndarray, "p d"]
     flat: Float32[np.ndarray, "p parameters"]
@@ -238,7 +238,7 @@ class ArchivePredictor:
     def player(
         self, preferences: Float64[np.ndarray, "p d"], episodes: int, each: Callable[..., Iterable[Any]] = map
     ) -> Callable[[slice], Act]:
-        """Rows of the preferences -> how all seeds act in `episodes` lanes for each."""
+        """Return a function: rows of the preferences -> how all seeds act in them, in `episodes` lanes for each."""
         del each  # all policies act in one call
         served_by = self._served_by(preferences)
         return lambda part: self._act_of_rows(np.repeat(served_by[:, part], episodes, axis=1))
@@ -255,13 +255,13 @@ class ArchivePredictor:
         return {name: value for part in parts for name, value in part.items()}
 
     def _served_by(self, lam: Float[np.ndarray, "rows d"]) -> Int64[np.ndarray, "seed rows"]:
-        """Which policy of each seed serves each preference; the policies of all seeds are numbered in one row."""
+        """Return the policy of each seed that serves each preference; numbers count on from seed to seed."""
         first = np.cumsum([0, *(len(known.objs) for known in self._policies)])
         served_by = [best_rows(known.objs, lam) for known in self._policies]
         return np.stack([start + rows for start, rows in zip(first, served_by, strict=False)])
 
     def _act_of_rows(self, served_by: Int64[np.ndarray, "seed rows"]) -> Act:
-        """Act for the same rows of all seeds, every row by the policy that serves it; all policies in one call."""
+        """Return a function that acts in the same rows of all seeds, each by its policy, with one call for all."""
         policies, index, is_used = even_batches(served_by.reshape(-1))
         policy = KeptPolicy(np.concatenate([known.flat for known in self._policies])[policies], self._widths)
 

@@ -1,4 +1,4 @@
-"""PGMORL and PFA: what one seed's search has found, and the tasks of its next generation.
+"""PGMORL and PFA: the findings of one seed's search, and the tasks of its next generation.
 
 Papers: Xu et al., "Prediction-Guided Multi-Objective Reinforcement Learning for Continuous Robot Control" (ICML 2020);
 Parisi et al. (2014) for Pareto following (PFA), here as in the code of PGMORL's authors. Everything here is for one
@@ -101,7 +101,7 @@ class PfaConfig(PopulationConfig):
 
 
 class PaperRow(NamedTuple):
-    """A row of the Q-Pensieve paper's table for PGMORL and PFA; the last column is ours."""
+    """A row of the Q-Pensieve paper's table for PGMORL and PFA, and `fitness_episodes`, which this project chose."""
 
     steps: int
     warmup_iterations: int
@@ -110,7 +110,7 @@ class PaperRow(NamedTuple):
     sparsity_weight: float
     """Positive, because it is subtracted; the paper prints it negative (D26)."""
     fitness_episodes: int = 4
-    """One is enough if the environment is deterministic."""
+    """Episodes that measure a policy; 1 is enough if the environment is deterministic."""
 
 
 PAPER: dict[str, PaperRow] = {
@@ -125,7 +125,7 @@ PAPER: dict[str, PaperRow] = {
     "Ant2d": PaperRow(15_000_000, 200, 40, 100, 1.0),
     "Walker2d": PaperRow(4_500_000, 80, 20, 100, 1.0),
 }
-"""By domain id."""
+"""Domain id -> row of the paper's table."""
 UNLISTED = PAPER["Hopper2d"]
 """Settings of domains that are not in the table."""
 EVAL_PERIOD = 200_000
@@ -133,12 +133,12 @@ EVAL_PERIOD = 200_000
 
 
 def paper_settings(domain_id: str) -> Mapping[str, object]:
-    """The paper's settings of PGMORL for a domain."""
+    """Return the paper's settings of PGMORL for a domain; for a domain that it lacks, those of `UNLISTED`."""
     return PAPER.get(domain_id, UNLISTED)._asdict() | {"eval_period": EVAL_PERIOD}
 
 
 def pfa_paper_settings(domain_id: str) -> Mapping[str, object]:
-    """The same without the columns that only PGMORL has."""
+    """Return the paper's settings of PFA for a domain: `paper_settings` without those that only PGMORL has."""
     changes = paper_settings(domain_id)
     return {name: value for name, value in changes.items() if name not in ("num_buffers", "sparsity_weight")}
 
@@ -149,7 +149,7 @@ def spacing(cfg: StagesConfig, num_objectives: int) -> float:
 
 
 def num_tasks(cfg: StagesConfig, num_objectives: int) -> int:
-    """Return the size of `warmup_preferences` without making them: a fine grid may have billions."""
+    """Return the number of `warmup_preferences` without making them: a fine grid may have billions."""
     return math.comb(round(1.0 / spacing(cfg, num_objectives)) + num_objectives - 1, num_objectives - 1)
 
 
@@ -159,7 +159,7 @@ def warmup_preferences(cfg: StagesConfig, num_objectives: int) -> Float64[np.nda
 
 
 def reference_of(spec: EnvSpec) -> Float64[np.ndarray, " d"]:
-    """Return the point that policies must exceed; refuse an environment without one."""
+    """Return the point that policies must exceed; ValueError for an environment without one."""
     if spec.reference is None:
         raise UserError(
             f"reference must be given for {spec.id}, because PGMORL and PFA need one: "
@@ -169,7 +169,7 @@ def reference_of(spec: EnvSpec) -> Float64[np.ndarray, " d"]:
 
 
 def iteration_steps(agent: PopulationConfig, num_tasks: int) -> int:
-    """Steps of the budget that one iteration takes."""
+    """Return the steps of the budget that one iteration takes."""
     per_task = agent.ppo.num_lanes * agent.ppo.rollout_steps
     return per_task * (num_tasks if agent.stages.total == "shared" else 1)
 
@@ -178,7 +178,7 @@ def check_environment(agent: PopulationConfig, steps: int, spec: EnvSpec) -> Non
     """Refuse an environment that the search cannot handle, or a budget below one iteration.
 
     Raises:
-        ValueError: Says which of the two, and what would work.
+        ValueError: The number of objectives or of steps does not fit; the message says what would work.
     """
     d = spec.num_objectives
     if isinstance(agent, PfaConfig) and d != 2:
@@ -198,12 +198,12 @@ def check_environment(agent: PopulationConfig, steps: int, spec: EnvSpec) -> Non
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Members as they were at some iteration, with everything they need to continue training.
+    """Copies of members at some iteration, with everything that they need to continue training.
 
     Attributes:
-        members: Their whole state; every leaf leads with the axis p.
-        objs: Objectives they reached.
-        node: Their node in the graph.
+        members: The whole state of the members; every leaf leads with the axis p.
+        objs: Objectives of each member.
+        node: Number of each member's node in the graph.
     """
 
     members: Any
@@ -218,8 +218,8 @@ class Search:
     Attributes:
         reference: Point that policies must exceed in every objective.
         archive: Non-dominated policies of every iteration.
-        graph: How training under a preference changed the objectives, from node to node.
-        samples: The population that tasks are chosen from.
+        graph: Measured policies as nodes, and as edges the training that led from one to the next.
+        samples: The population from which tasks are chosen.
     """
 
     reference: Float64[np.ndarray, " d"]
@@ -238,9 +238,9 @@ class Tasks:
     """Starting points of the next generation's tasks.
 
     Attributes:
-        source: Row of the samples, or `OWN`.
+        source: Row of the samples that the task starts from; `OWN`: the task's own member.
         lam: Preference to train under.
-        predicted: Objectives predicted for the end of the generation; NaN where nothing was predicted.
+        predicted: Objectives predicted for the end of the generation; NaN without a prediction.
         bounds_share: Share of the fitted models' parameters that are at a bound.
     """
 
@@ -251,7 +251,7 @@ class Tasks:
 
 
 def empty_search(reference: Float64[np.ndarray, " d"], num_parameters: int, member: Any) -> Search:
-    """Return the search before anything is found.
+    """Return a search without findings.
 
     Args:
         reference: Point that policies must exceed in every objective.
@@ -264,7 +264,7 @@ def empty_search(reference: Float64[np.ndarray, " d"], num_parameters: int, memb
 
 
 def join(cfg: PgmorlConfig, search: Search, new: Samples) -> Search:
-    """Return the search with new samples in the population, as far as its buffers keep them."""
+    """Return the search with new samples in the population, from which the buffers then drop the worst."""
     both = lambda a, b: np.concatenate([np.asarray(a), np.asarray(b)])
     old = search.samples
     objs, node = both(old.objs, new.objs), both(old.node, new.node)
@@ -298,7 +298,7 @@ def propose(cfg: PgmorlConfig, search: Search, lam: Float64[np.ndarray, "n d"], 
 def _candidates(
     cfg: PgmorlConfig, search: Search, stream: np.random.Generator
 ) -> tuple[Int64[np.ndarray, " c"], Float64[np.ndarray, "c d"], Float64[np.ndarray, "c d"], float]:
-    """Sample, preference and predicted objectives of every pair considered, and the share of parameters at a bound."""
+    """Return sample, preference and predicted objectives of each candidate, and the share of parameters at a bound."""
     graph, samples, d = search.graph, search.samples, len(search.reference)
     sources, lams, predicted, bounds = [], [np.zeros((0, d))], [np.zeros((0, d))], []
     for row, (objs, node) in enumerate(zip(samples.objs, samples.node.tolist(), strict=True)):
@@ -342,7 +342,7 @@ HISTORY = ("objs", "lam", "generation", "starts", "predicted", "bounds_share", "
 
 
 def search_to_arrays(search: Search, prefix: str) -> dict[str, np.ndarray]:
-    """Archive, graph and population of one seed."""
+    """Return archive, graph and population of one seed as named arrays."""
     samples = search.samples
     parts = {"archive": vars(search.archive), "graph": vars(search.graph)}
     parts["samples"] = {"objs": samples.objs, "node": samples.node}
@@ -353,7 +353,7 @@ def search_to_arrays(search: Search, prefix: str) -> dict[str, np.ndarray]:
 def search_from_arrays(
     arrays: Mapping[str, np.ndarray], prefix: str, reference: Float64[np.ndarray, " d"], one: Any
 ) -> Search:
-    """The search that `search_to_arrays` saved; `one` holds any members and shows the structure of a sample."""
+    """Return the search that `search_to_arrays` saved; `one` holds any members, for the structure of a sample."""
     taken = lambda part, kind: kind(**{f.name: arrays[f"{prefix}{part}/{f.name}"] for f in fields(kind)})
     objs = arrays[f"{prefix}samples/objs"]
     like = jax.tree.map(lambda x: np.zeros((len(objs), *x.shape[1:]), x.dtype), one)
@@ -363,17 +363,17 @@ def search_from_arrays(
 
 
 def record_to_arrays(record: SearchRecord, prefix: str) -> dict[str, np.ndarray]:
-    """The history of a record."""
+    """Return the history of a record as named arrays."""
     return {f"{prefix}{name}": getattr(record, name) for name in HISTORY}
 
 
 def record_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str, like: SearchRecord) -> SearchRecord:
-    """The record whose history `record_to_arrays` returned."""
+    """Return the record `like` with the history that `record_to_arrays` returned."""
     return replace(like, **{name: arrays[f"{prefix}{name}"] for name in HISTORY})
 
 
 def complete(record: SearchRecord, searches: list[Search]) -> SearchRecord:
-    """The record with the archives and graphs of all seeds."""
+    """Return the record with the archives and graphs of all seeds."""
     numbers = lambda parts: np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     together = lambda parts: np.concatenate(parts)
     found = [search.archive for search in searches]

@@ -58,14 +58,14 @@ class PpoConfig:
     num_lanes: int = 4
     """Environments of each task."""
     rollout_steps: int = 2048
-    """Steps of each of these environments per iteration."""
+    """Steps of each environment per iteration."""
     epochs: Annotated[int, at_least(1)] = 10
     """Passes over the transitions of an iteration."""
     minibatches: int = 32
-    """Gradient steps per pass; they share its transitions equally."""
+    """Gradient steps per pass, between which its transitions are divided equally."""
 
     def conflicts(self) -> list[str]:
-        """Minibatches must share the transitions of an iteration equally."""
+        """Return a sentence if a size is below 1, or the transitions do not split into equal minibatches."""
         size, num = self.num_lanes * self.rollout_steps, self.minibatches
         if min(self.num_lanes, self.rollout_steps, num) < 1:
             return ["num_lanes, rollout_steps and minibatches must be at least 1"]
@@ -87,7 +87,7 @@ class Actor(eqx.Module):
 
 
 Model = tuple[Actor, TanhMlp]
-"""What one optimiser moves together: policy and vector critic."""
+"""Policy and vector critic, which one optimiser updates together."""
 
 
 class State(eqx.Module):
@@ -103,7 +103,7 @@ class Rollout(eqx.Module):
 
     obs: Float[Array, "*n K l obs"]
     action: Float[Array, "*n K l act"]
-    """The policy's sample, not clipped to what the environment takes."""
+    """Sample of the policy, not clipped to the environment's box."""
     reward: Float[Array, "*n K l d"]
     terminated: Bool[Array, "*n K l"]
     truncated: Bool[Array, "*n K l"]
@@ -112,7 +112,7 @@ class Rollout(eqx.Module):
 
 
 class Goal(eqx.Module):
-    """Goal of an update, of one member or of all: preference, scale of the normalised rewards, Adam's step size."""
+    """Inputs of an update, of one member or of all: preference, scale of the normalised rewards, Adam's step size."""
 
     lam: Float[Array, "*n d"]
     scale: Float[Array, "*n d"]
@@ -131,7 +131,7 @@ class Batch(eqx.Module):
 
 
 def init(cfg: PpoConfig, spec: EnvSpec, stream: np.random.Generator) -> State:
-    """Return a new member; its networks are drawn on the host, so this is not for `jax.jit`."""
+    """Return a new member. Its networks are drawn on the host, so this function cannot be jitted."""
     net = TanhMlp(spec.obs_size, cfg.hidden, spec.action_size, 1.0, stream=stream)
     actor = Actor(net, jnp.zeros(spec.action_size))
     critic = TanhMlp(spec.obs_size, cfg.hidden, spec.num_objectives, 2.0**0.5, stream=stream)
@@ -139,7 +139,7 @@ def init(cfg: PpoConfig, spec: EnvSpec, stream: np.random.Generator) -> State:
 
 
 def log_prob(actor: Actor, obs: Float[Array, " obs"], action: Float[Array, " act"]) -> Float[Array, ""]:
-    """Log-density of an action."""
+    """Return the log-density of an action."""
     z = (action - actor.net(obs)) * jnp.exp(-actor.log_std)
     return jnp.sum(-0.5 * jnp.square(z) - actor.log_std - 0.5 * jnp.log(2.0 * jnp.pi))
 
@@ -147,10 +147,10 @@ def log_prob(actor: Actor, obs: Float[Array, " obs"], action: Float[Array, " act
 def returns_and_values(
     cfg: PpoConfig, critic: TanhMlp, rollout: Rollout
 ) -> tuple[Float[Array, "K l d"], Float[Array, "K l d"]]:
-    """Returns (the targets of the values), by generalised advantage estimation for every objective, and the values.
+    """Return returns (the targets of values), by generalised advantage estimation per objective, and the values.
 
-    After an end the next value is 0. At a time limit the advantage is 0, so the return is the value: the rollout does
-    not hold what would follow, because its next observation belongs to another episode. No sum crosses either of them.
+    After an end the next value is 0. At a time limit the advantage is 0, so the return is the value: the rollout lacks
+    the last observation of the episode, because its next one belongs to another episode. No sum goes beyond an episode.
     """
     all_values = jax.vmap(jax.vmap(critic))(jnp.concatenate([rollout.obs, rollout.last_obs[None]]))
     values = all_values[:-1]
@@ -162,7 +162,7 @@ def returns_and_values(
 
 
 def _discounted_sums(x: Float[Array, "K *b"], decay: Float[Array, "K *b"]) -> Float[Array, "K *b"]:
-    """The sums y[t] = x[t] + decay[t] y[t + 1], zero after the last, by an associative scan, which takes few steps."""
+    """Return the sums y[t] = x[t] + decay[t] y[t + 1], zero after the last, by an associative scan of few steps."""
 
     def join(late: tuple[Array, Array], early: tuple[Array, Array]) -> tuple[Array, Array]:
         return early[0] + early[1] * late[0], early[1] * late[1]
@@ -173,13 +173,13 @@ def _discounted_sums(x: Float[Array, "K *b"], decay: Float[Array, "K *b"]) -> Fl
 def advantages(
     lam: Float[Array, " d"], scale: Float[Array, " d"], returns: Float[Array, "K l d"], values: Float[Array, "K l d"]
 ) -> Float[Array, "K l"]:
-    """Advantages lam . A on the scale of raw rewards, standardised over all of them."""
+    """Return the advantages lam . A on the scale of raw rewards, standardised over all transitions."""
     scaled = scalarize(jnp.broadcast_to(lam * scale, returns.shape), returns - values)
     return (scaled - jnp.mean(scaled)) / (jnp.std(scaled) + STD_EPSILON)
 
 
 def loss(cfg: PpoConfig, model: Model, batch: Batch) -> tuple[Float[Array, ""], Info]:
-    """Return the clipped policy loss plus the value loss times its coefficient; auxiliary: what to log."""
+    """Return the clipped policy loss plus the value loss times its coefficient; auxiliary: values to log."""
     actor, critic = model
     log_ratio = jax.vmap(partial(log_prob, actor))(batch.obs, batch.action) - batch.logp
     ratio = jnp.exp(log_ratio)
@@ -195,20 +195,20 @@ def loss(cfg: PpoConfig, model: Model, batch: Batch) -> tuple[Float[Array, ""], 
 
 
 def policy_loss(clip: float, ratio: Float[Array, " b"], advantage: Float[Array, " b"]) -> Float[Array, ""]:
-    """Minus the mean of ratio x advantage, or of the same with the clipped ratio where that is less."""
+    """Return minus the mean of ratio x advantage, with the clipped ratio where that gives less."""
     return -jnp.mean(jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage))
 
 
 def value_loss(
     clip: float, values: Float[Array, "b d"], old: Float[Array, "b d"], returns: Float[Array, "b d"]
 ) -> Float[Array, ""]:
-    """Half the mean squared error over batch and objectives; the error of the clipped value counts if it is larger."""
+    """Return half the mean squared error over batch and objectives; of the clipped value if its error is larger."""
     held = old + jnp.clip(values - old, -clip, clip)
     return 0.5 * jnp.mean(jnp.maximum(jnp.square(values - returns), jnp.square(held - returns)))
 
 
 def update(cfg: PpoConfig, state: State, rollout: Rollout, goal: Goal, key: Key[Array, ""]) -> tuple[State, Info]:
-    """All epochs of one iteration, on transitions that `state` has collected."""
+    """Make all epochs of one iteration, on transitions that `state` has collected."""
     batch = judge(cfg, state, rollout, goal)
     optimizer = _optimizer(cfg, goal.learning_rate)
 
@@ -228,7 +228,7 @@ def update(cfg: PpoConfig, state: State, rollout: Rollout, goal: Goal, key: Key[
 
 
 def judge(cfg: PpoConfig, state: State, rollout: Rollout, goal: Goal) -> Batch:
-    """The transitions in one row, each with its log-probability, values, returns and advantage under `state`."""
+    """Return the transitions in one row, each with its log-probability, values, returns and advantage under `state`."""
     returns, values = returns_and_values(cfg, state.critic, rollout)
     logp = jax.vmap(jax.vmap(partial(log_prob, state.actor)))(rollout.obs, rollout.action)
     advantage = advantages(goal.lam, goal.scale, returns, values)
@@ -237,12 +237,12 @@ def judge(cfg: PpoConfig, state: State, rollout: Rollout, goal: Goal) -> Batch:
 
 
 def deal(batch: Batch, order: Int[Array, " b"], minibatches: int) -> Batch:
-    """The transitions in that order, cut into minibatches: every leaf leads with [minibatches, rows]."""
+    """Cut the transitions, in this order, into minibatches: every leaf leads with [minibatches, rows]."""
     return jax.tree.map(lambda leaf: leaf[order].reshape(minibatches, -1, *leaf.shape[1:]), batch)
 
 
 def permutation(key: Key[Array, ""], num: int) -> Int[Array, " num"]:
-    """The numbers below `num` in random order, by one sort of words: random high digits, then the number.
+    """Return the numbers below `num` in random order, by one sort of words: random high digits, then the number.
 
     On a CPU this is ten times as fast as `jax.random.permutation`, which took a fifth of an update. Numbers with equal
     random digits stay in order: of 8192 numbers about one in 60 has such a partner.
@@ -253,7 +253,7 @@ def permutation(key: Key[Array, ""], num: int) -> Int[Array, " num"]:
 
 
 def explained_variance(batch: Batch) -> Float[Array, ""]:
-    """Share of the returns' variance that the values explained, over all objectives: 1 is perfect, 0 a constant."""
+    """Return the share of the returns' variance that the values explain, over all objectives: 1 is perfect."""
     left = jnp.var(batch.returns - batch.values, axis=0)
     return 1.0 - jnp.sum(left) / (jnp.sum(jnp.var(batch.returns, axis=0)) + VARIANCE_EPSILON)
 

@@ -68,8 +68,8 @@ class Prediction:
 
     Attributes:
         delta: The change, one row per preference.
-        num_bounds: Parameters at a bound, over the models of all objectives. The models are made for returns of order
-            1e3 and changes of a few hundred; beyond that they saturate.
+        num_bounds: Number of parameters at a bound, over the models of all objectives. The models are made for returns
+            of order 1e3 and changes of a few hundred; beyond that they saturate.
         num_edges: Number of edges that the models were fitted to; if 0, no change is predicted.
     """
 
@@ -89,7 +89,7 @@ def add_nodes(
     objs: Float64[np.ndarray, "n d"],
     parents: Int64[np.ndarray, " n"],
 ) -> tuple[Graph, Int64[np.ndarray, " n"]]:
-    """The graph with a new node for every row, and their numbers; parents are earlier nodes or -1."""
+    """Return the graph with a new node for every row, and the numbers of these; parents are earlier nodes or -1."""
     first = len(graph.parent)
     delta = np.zeros_like(objs)
     delta[parents >= 0] = objs[parents >= 0] - graph.objs[parents[parents >= 0]]
@@ -99,13 +99,13 @@ def add_nodes(
 
 
 def model(theta: Theta, x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, " k"]:
-    """Predicted change for preference components x: A (e^{a(x-b)} - 1) / (e^{a(x-b)} + 1) + c, computed stably."""
+    """Predict the change for preference components x: A (e^{a(x-b)} - 1) / (e^{a(x-b)} + 1) + c, computed stably."""
     height, a, b, c = theta
     return height * np.tanh(0.5 * a * (x - b)) + c
 
 
 def _slopes(theta: Theta, x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, "k 4"]:
-    """Derivatives of the model by its four parameters."""
+    """Return the derivatives of the model by its four parameters."""
     height, a, b, _ = theta
     level = np.tanh(0.5 * a * (x - b))
     rise = 0.5 * height * (1.0 - level**2)
@@ -115,9 +115,9 @@ def _slopes(theta: Theta, x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, "
 def fit_model(
     x: Float64[np.ndarray, " e"], delta: Float64[np.ndarray, " e"], importance: Float64[np.ndarray, " e"]
 ) -> tuple[Theta, int]:
-    """The bounded model that fits the changes `delta` at `x` best, by a soft L1 loss of residuals times importance.
+    """Fit the bounded model to the changes `delta` at `x`, by a soft L1 loss of residuals times importance.
 
-    Also returns how many of its parameters are at a bound.
+    Returns its parameters, and the number of them that are at a bound.
 
     A is at most the range of the changes (between 1 and 500); |c| is at most 500. So predictions stay within +-1000,
     and within +-501 if all changes are equal.
@@ -147,7 +147,7 @@ def neighbours(
     threshold: float = 0.1,
     sigma: float = 0.03,
 ) -> tuple[Int64[np.ndarray, " e"], Float64[np.ndarray, " e"]]:
-    """Edges that started near `objs`, as their child nodes, and the importance of each.
+    """Return the edges that started near `objs`, as their child nodes, and the importance of each.
 
     Objectives are raw; distances are relative to the height of `objs` over the reference. An edge is near if its parent
     is nearer than `threshold` in every objective; its importance is exp(-(distance / sigma)^2 / 2). Both limits are
@@ -174,7 +174,7 @@ def predict(
     lams: Float64[np.ndarray, "k d"],
     reference: Float64[np.ndarray, " d"],
 ) -> Prediction:
-    """How training under each of `lams` would change the (raw) `objs` of a policy; zeros without neighbours."""
+    """Predict how training under each of `lams` would change the (raw) `objs` of a policy; 0 without neighbours."""
     edges, importance = neighbours(graph, objs, reference)
     if len(edges) == 0:
         return Prediction(np.zeros_like(lams), num_bounds=0, num_edges=0)
@@ -195,7 +195,7 @@ def candidate_lams(
     spacing: float,
     generator: np.random.Generator,
 ) -> Float64[np.ndarray, "k d"]:
-    """Up to `num_lams` preferences, each summing to 1, for a policy that was last trained under `lam`.
+    """Return up to `num_lams` preferences, each summing to 1, for a policy that was last trained under `lam`.
 
     Two objectives: `num_lams` (2 or more) directions at equal angles from -45 to 45 degrees around `lam`, without those
     outside the quadrant. More: `lam`, then preferences at less than 45 degrees from the grid with half the spacing, in
@@ -225,7 +225,7 @@ def _fan(centre: Float64[np.ndarray, " 2"], num_lams: int) -> Float64[np.ndarray
 def _grid_around(
     centre: Float64[np.ndarray, " d"], spacing: float, generator: np.random.Generator
 ) -> Float64[np.ndarray, "k d"]:
-    """The centre, then the grid's unit vectors around it in random order."""
+    """Return the centre, then the grid's unit vectors around it in random order."""
     grid = _unit(das_dennis(len(centre), round(2.0 / spacing)))
     is_near = grid @ centre > np.cos(MAX_ANGLE) + ROUNDING
     others = grid[is_near & ~_is_same(grid, centre[None])[:, 0]]
@@ -239,10 +239,10 @@ def select(
     reference: Float64[np.ndarray, " d"],
     sparsity_weight: float,
 ) -> Int64[np.ndarray, " n"]:
-    """Candidates chosen one after the other; each is the best addition to the archive and the earlier choices.
+    """Choose candidates one after the other; each is the best addition to the archive and the earlier choices.
 
-    The best one maximises hypervolume - `sparsity_weight` * sparsity of the front that includes its prediction; at a
-    tie, the first one. Objectives are raw. A prediction that is dominated, or not above the reference in all
+    The best candidate maximises hypervolume - `sparsity_weight` * sparsity of the front with its prediction; at a tie it
+    is the first one. Objectives are raw. A prediction that is dominated, or not above the reference in all
     objectives, does not change the front. Every candidate is chosen at most once; if there are fewer than tasks, all.
     """
     f, front = predicted - reference, front_objs - reference
@@ -268,11 +268,11 @@ def select(
 
 
 def _is_covered(points: Float64[np.ndarray, "c d"], front: Float64[np.ndarray, "m d"]) -> Bool[np.ndarray, " c"]:
-    """Whether a point adds no volume: a point of the front is as good in every objective, or some objective is <= 0."""
+    """Return whether each point adds no volume: a point of the front is as good everywhere, or an objective is <= 0."""
     is_below = np.any(np.all(front[None] >= points[:, None], axis=2), axis=1)
     return is_below | np.any(points <= 0.0, axis=1)
 
 
 def _join(front: Float64[np.ndarray, "m d"], point: Float64[np.ndarray, " d"]) -> Float64[np.ndarray, "n d"]:
-    """The front with a new point that it does not cover, without the points that the new one dominates."""
+    """Return the front with a new point that it does not cover, without the points that the new point dominates."""
     return np.concatenate([front[~(front <= point).all(axis=1)], point[None]])

@@ -1,7 +1,7 @@
-"""Rollouts of a population: every member acts in its own few lanes, all lanes step together; and its fitness.
+"""Rollouts of a population, and the fitness of its members: all lanes of all members step together.
 
 The running statistics of a member (its observations, and per objective its discounted return) are updated at every
-step, as the member's own environments would do. The noise of actions is drawn from (seed, task, iteration).
+step, as normalising environments of its own would do. The noise of actions is drawn from (seed, task, iteration).
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class RolloutCollector:
 
     Args:
         lanes: The environments, member by member.
-        places: Where each member trains.
+        places: Seed and task of each member.
         cfg: Lanes of a member, steps of an iteration, discount.
     """
 
@@ -52,7 +52,7 @@ class RolloutCollector:
         self._is_fresh = True
 
     def collect(self, policy: MemberPolicy, moments: RunningStatistics, iteration: int) -> Rollout:
-        """Run one iteration of every member; add its observations and returns to `moments` (in this order)."""
+        """Run one iteration of every member; add its observations, then its discounted returns to `moments`."""
         cfg, lanes, spec = self._cfg, self.lanes, self.lanes.spec
         size, shape, noise = spec.obs_size, (cfg.rollout_steps, *self._shape), self.draw_noise(iteration)
         widths = (size, spec.action_size, spec.num_objectives)
@@ -122,10 +122,10 @@ class Fitness:
 
     Args:
         domain: The environment.
-        places: Where the members train, seed by seed.
+        places: Seed and task of each member, seed by seed.
         episodes: Episodes of each member.
-        num_threads: Threads of the simulator. None: every core.
-        max_steps: Steps after which an episode is no longer waited for.
+        num_threads: Threads of the simulator. None: as many as help.
+        max_steps: Steps after which an episode is cut.
     """
 
     def __init__(
@@ -144,11 +144,11 @@ class Fitness:
     def measure(
         self, policy: KeptPolicy, number: int
     ) -> tuple[Float64[np.ndarray, "member d"], Int64[np.ndarray, " member"]]:
-        """Return the objectives of every member, and the steps that measuring took.
+        """Play the policies of all members; returns mean returns, and the steps that this took.
 
         Args:
-            policy: The policy of all members.
-            number: Number of iterations they have trained for; every number has its own start states.
+            policy: The policies of all members.
+            number: Number of iterations that they have trained for; every number has its own start states.
         """
         lanes, shape = self.lanes, (len(self._places), self._episodes)
         lanes.reseed(lane_seeds(self._places, self._episodes, Purpose.FITNESS, number))
