@@ -20,7 +20,7 @@ SIZE = 11
 VALUES = (0.7, 8.2, 11.5, 14.0, 15.1, 16.1, 19.6, 20.3, 22.4, 23.7)
 """Treasure of each column, from the shore out."""
 DEPTHS = (1, 2, 3, 4, 4, 4, 7, 7, 9, 10)
-"""Row of that treasure; below it is rock. The last column of the map is open water."""
+"""Row of each column's treasure; below it is rock. The last column of the map is open water."""
 ROCK = -10.0
 RADIUS = 0.5
 """A boat touches a treasure within this distance of its centre; rocks are squares."""
@@ -63,7 +63,7 @@ class Ceilings:
 
     Attributes:
         utility: Best mean of lam . return when the policy obeys each preference.
-        best_single: The same if every episode ends in the same way, whatever the preference.
+        best_single: Best mean of lam . return if all preferences have the same return.
         hypervolume: Hypervolume of the exact front.
     """
 
@@ -116,7 +116,7 @@ class BoatSimulator:
 
     moments = 1
     is_round, centre = True, 0.0
-    """Whether treasures are discs, and where in its cell a boat is drawn."""
+    """Whether treasures are discs, and the offset in its cell at which a boat is drawn."""
 
     def __init__(self, spec: EnvSpec, num_lanes: int):
         self.spec = spec
@@ -145,12 +145,12 @@ class BoatSimulator:
         self._position = state["position"].copy()
 
     def scene(self) -> PlaneScene:
-        """The map from above with one boat: x along the columns, y down the rows."""
+        """Return the map from above with one boat: x along the columns, y down the rows."""
         boat = Shape("disc", "boat", radius=BOAT_RADIUS, name="boat")
         return PlaneScene((0.0, 0.0, float(SIZE), float(SIZE)), True, (boat,))
 
     def ground(self) -> tuple[Shape, ...]:
-        """Water, rocks and treasures."""
+        """Return water, rocks and treasures."""
         shapes = [Shape("polygon", "water", _rectangle(0, 0, SIZE, SIZE))]
         shapes += [
             Shape("polygon", "rock", _rectangle(column, depth + 1, column + 1, SIZE))

@@ -28,7 +28,7 @@ SKY, TILE_LIGHT, TILE_DARK = np.array([[214, 226, 240], [178, 190, 204], [158, 1
 
 VARIABLE = "MUJOCO_GL"
 SECONDS = 30.0
-"""Longer than a platform takes to start on a busy machine."""
+"""Most seconds to wait for a platform; it starts faster even on a busy machine."""
 TRY = """
 import importlib, sys
 import mujoco
@@ -36,7 +36,7 @@ context = importlib.import_module(f"mujoco.{sys.argv[1]}").GLContext(8, 8)
 context.make_current()
 mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), mujoco.mjtFontScale.mjFONTSCALE_100)
 """
-"""Fails, hangs or crashes where a platform does not work; so it is a program of its own."""
+"""Program that fails, hangs or crashes if a platform does not work; so it runs in its own process."""
 MISSING = (
     "MuJoCo finds no OpenGL: there is no display that works, nor EGL or OSMesa; install one of them "
     "(Debian: apt install libegl1, or libosmesa6)"
@@ -46,7 +46,7 @@ Image = UInt8[np.ndarray, "height width 3"]
 
 
 def draw_model(model: mujoco.MjModel, state: Float64[np.ndarray, " state"], state_spec: int) -> Image:
-    """Picture of `model` in `state`, seen from the side, the camera following the robot."""
+    """Draw `model` in `state` from the side; the camera follows the robot."""
     data = mujoco.MjData(model)
     mujoco.mj_setState(model, data, state, state_spec)
     mujoco.mj_forward(model, data)
@@ -56,7 +56,7 @@ def draw_model(model: mujoco.MjModel, state: Float64[np.ndarray, " state"], stat
 
 @lru_cache(maxsize=4)
 def _opengl_renderer(model: mujoco.MjModel) -> Any | None:
-    """MuJoCo's renderer if the user named an OpenGL platform; without one, MuJoCo would abort the whole process."""
+    """Return MuJoCo's renderer if the user named an OpenGL platform, else None: MuJoCo could abort the process."""
     return mujoco.Renderer(model, SIZE, SIZE) if os.environ.get(VARIABLE) else None
 
 
@@ -90,13 +90,13 @@ def _draw_plainly(model: mujoco.MjModel, data: mujoco.MjData) -> Image:
 
 
 def _camera_axes() -> tuple[Float64[np.ndarray, "3"], Float64[np.ndarray, "3"], Float64[np.ndarray, "3"]]:
-    """Unit vectors to the right, up and away from a camera that looks along +y and a little down."""
+    """Return unit vectors to the right, up and away from a camera that looks along +y and a little down."""
     sin, cos = np.sin(ELEVATION), np.cos(ELEVATION)
     return np.array([1.0, 0.0, 0.0]), np.array([0.0, sin, cos]), np.array([0.0, cos, -sin])
 
 
 def _around(ends: list[Float64[np.ndarray, "2"]], radius: float) -> tuple[slice, slice]:
-    """Rows and columns of the pixels that may lie within a radius of a segment; the others need not be looked at."""
+    """Return the rows and columns of the pixels that may lie within a radius of a segment."""
     low, high = np.minimum(*ends) - radius, np.maximum(*ends) + radius
     pixel = lambda metres: int(np.clip(np.floor((metres / VIEW_METRES + 0.5) * SIZE), -1, SIZE))
     columns = slice(max(0, pixel(low[0])), pixel(high[0]) + 1)
@@ -113,7 +113,7 @@ def _pixel_grid() -> tuple[Float64[np.ndarray, "h w"], Float64[np.ndarray, "h w"
 def _floor(
     focus: Float64[np.ndarray, "3"], across: Float64[np.ndarray, "h w"], upward: Float64[np.ndarray, "h w"]
 ) -> Float64[np.ndarray, "h w 3"]:
-    """Checkered ground where the line of sight meets z = 0 near the robot, sky elsewhere."""
+    """Draw checkered ground where the line of sight meets z = 0 near the robot, and sky elsewhere."""
     _, up, away = _camera_axes()
     along = (focus[2] + upward * up[2]) / -away[2]
     x = focus[0] + across
@@ -139,12 +139,12 @@ def _distance_to_segment(
 
 @contextmanager
 def working_platform() -> Iterator[None]:
-    """Name a platform that works in MUJOCO_GL, on Linux, unless the user has named one.
+    """Set MUJOCO_GL within the block to a platform that works, on Linux, unless the user has set it.
 
-    Without a display, Gymnasium's choice hangs the process.
+    Without a display, Gymnasium's choice would hang the process.
 
     Raises:
-        EnvError: None works.
+        EnvError: No platform works.
     """
     if sys.platform != "linux" or os.environ.get(VARIABLE):
         yield
@@ -162,7 +162,7 @@ def working_platform() -> Iterator[None]:
 
 @cache
 def find_platform(names: tuple[str, ...]) -> str | None:
-    """Return the first platform that works here."""
+    """Return the first platform that works here; None if none does."""
     return next(filter(_works, names), None)
 
 

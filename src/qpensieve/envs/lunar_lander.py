@@ -1,8 +1,8 @@
 """LunarLander as lanes: Gymnasium builds each world, this module flies them.
 
-Box2D steps one world at a time, and training has a few lanes. So all of a step is plain arithmetic, lane by lane, with
-the same operations in the same order as Gymnasium's continuous LunarLander: both stay equal bit for bit. With NumPy
-over lanes, its calls took longer than the physics.
+Box2D steps one world at a time, and training has a few lanes. So a step is plain arithmetic, lane by lane, with the
+same operations in the same order as Gymnasium's continuous LunarLander: both stay equal bit for bit. NumPy's calls over
+all lanes took longer than the physics.
 """
 
 import math
@@ -48,11 +48,11 @@ FLAG_HEIGHT = 50 / SCALE
 PUSH_SPEED = 3.0
 """Change of the lander's speed by a push."""
 Flight = tuple[float | bool, ...]
-"""Observation (8), reward (4, and the time where that is an objective), terminated, truncated: the lanes do that."""
+"""Observation (8), reward (4, or 5 with time), terminated, truncated (always False: `Lanes` has the time limit)."""
 
 
 class _Craft:
-    """One world and its lander, looked up once per episode, and what a step needs of the one before."""
+    """One world and its lander, looked up once per episode, with the numbers that the next step needs."""
 
     __slots__ = (
         *("_env", "_lander", "_left", "_right", "_push", "_step", "_pad_height", "engines"),
@@ -68,13 +68,13 @@ class _Craft:
         self._max_steps, self._time = spec.max_steps, (-1.0,) * (spec.num_objectives - 4)
         self._noise, self._length = _draw_noise(env), 0
         self.engines = (0.0, 0.0)
-        """What the engines gave in the newest step: main, and side with its sign; for pictures."""
+        """Power of the main engine and signed power of the side engines in the newest step, for pictures."""
         position = lander.position
         self._place = position.x, position.y, lander.angle
         self._potential = float(env.prev_shaping or 0.0)
 
     def fly(self, throttle: float, sideways: float) -> Flight:
-        """Fire the engines, step the world, and say what that came to; actions are within [-1, 1]."""
+        """Fire the engines, step the world and return the result; actions are within [-1, 1]."""
         away = abs(sideways)
         main = (throttle + 1.0) * 0.5 if throttle > 0.0 else 0.0
         side = away if away > 0.5 else 0.0
@@ -97,7 +97,7 @@ class _Craft:
         return (*obs, *reward, is_over, False)
 
     def observe(self) -> Flight:
-        """Gymnasium's eight numbers: position, velocity, angle, spin, legs on the ground."""
+        """Return Gymnasium's eight numbers: position, velocity, angle, spin, legs on the ground."""
         lander = self._lander
         position, velocity, angle = lander.position, lander.linearVelocity, lander.angle
         x, y = position.x, position.y
@@ -114,7 +114,7 @@ class _Craft:
         )
 
     def _fire(self, main: float, side: float, side_sign: float) -> None:
-        """Impulse (x, y) and its point of attack (x, y), of the main and then of the side engine."""
+        """Push the lander with the main and then the side engine: an impulse (x, y) at a point (x, y)."""
         x, y, angle = self._place
         along, across = self._noise[self._length % NOISE_BLOCK]
         sin, cos = math.sin(angle), math.cos(angle)
@@ -130,24 +130,26 @@ class _Craft:
 
 
 def _corners(body: Any) -> Points:
-    """The outline of a body in its own coordinates."""
+    """Return the outline of a body in its own coordinates."""
     return tuple((float(x), float(y)) for x, y in body.fixtures[0].shape.vertices)
 
 
 def _draw_noise(env: gym_lander.LunarLander) -> list[list[float]]:
-    """Dispersion of the engines, along and across, of `NOISE_BLOCK` steps."""
+    """Draw the dispersion of the engines, along and across, for `NOISE_BLOCK` steps."""
     return (env.np_random.uniform(-1.0, 1.0, (NOISE_BLOCK, 2)) / SCALE).tolist()
 
 
 def _potential(obs: Flight) -> float:
-    """Gymnasium's shaping potential: near, slow, upright, legs on the ground."""
+    """Return Gymnasium's shaping potential: near, slow, upright, legs on the ground."""
     x, y, vx, vy, angle, _, left, right = obs
     distance, speed = math.sqrt(x * x + y * y), math.sqrt(vx * vx + vy * vy)
     return -100 * distance - 100 * speed - 100 * abs(angle) + 10 * left + 10 * right
 
 
 def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "LunarLanderSimulator | SplitSimulator":
-    """The simulator of `num_lanes` lanes, in as many processes as are allowed (None: every core) and useful.
+    """Return the simulator of `num_lanes` lanes, in at most `num_processes` processes (None: one per core).
+
+    Each process has at least `MIN_LANES` lanes, unless there is only one process.
 
     Box2D holds Python's lock while it steps, so threads do not help.
     """
@@ -185,7 +187,7 @@ class LunarLanderSimulator(ReplayedSimulator):
         )
 
     def scene(self) -> PlaneScene:
-        """The lander and its legs, which every episode has."""
+        """Return the lander and its legs, which every episode has."""
         if not self._crafts:  # bodies are made at a reset
             self._envs[0].reset(seed=0)
         env = self._envs[0]
@@ -197,7 +199,7 @@ class LunarLanderSimulator(ReplayedSimulator):
         return PlaneScene((0.0, 0.0, 2 * HALF_WIDTH, 2 * HALF_HEIGHT), False, tuple(parts), ("main", "side"))
 
     def ground(self) -> tuple[Shape, ...]:
-        """The terrain of this episode, its pad and flags."""
+        """Return the terrain, the pad and the flags of this episode."""
         env: Any = self._envs[0]
         left, right, height = env.helipad_x1, env.helipad_x2, env.helipad_y
         tops = [(float(x), float(y)) for polygon in env.sky_polys for x, y in polygon[:2]]

@@ -41,7 +41,7 @@ HOPPER_START_HEIGHT = 1.25
 """z0 of Hopper3d: the height of hopper.xml's initial pose, metres."""
 
 LANES_PER_THREAD = 4
-"""Fewer lanes are not worth a thread, unless it is asked for: to wake and await it takes as long as a few lanes."""
+"""Least number of lanes per thread, unless `num_threads` is set: waking a thread takes as long as a few lanes."""
 
 Qpos = Float64[np.ndarray, "n nq"]
 Qvel = Float64[np.ndarray, "n nv"]
@@ -56,12 +56,12 @@ ANY = (-np.inf, np.inf)
 def healthy_inside(
     first: Sequence[tuple[float, float]], others: tuple[float, float], size: int
 ) -> Callable[[Posture], Bool[np.ndarray, " n"]]:
-    """Whether all numbers of a posture lie between their bounds: three calls, however many bounds there are.
+    """Return a function that tells whether all numbers of a posture lie between their bounds.
 
     Args:
-        first: Bounds of the first numbers, outside of which it is not healthy.
-        others: Bounds of the others.
-        size: How many numbers there are.
+        first: Bounds of the first numbers.
+        others: Bounds of each other number.
+        size: Number of numbers in a posture.
     """
     low, high = np.array([*first, *[others] * (size - len(first))]).T.copy()
 
@@ -74,7 +74,7 @@ def healthy_inside(
 is_hopper_healthy = healthy_inside([ANY, (0.7, np.inf), (-0.2, 0.2)], (-100.0, 100.0), 12)
 is_walker_healthy = healthy_inside([ANY, (0.8, 2.0), (-1.0, 1.0)], ANY, 18)
 is_ant_healthy = healthy_inside([ANY, ANY, (np.nextafter(0.2, 0.0), np.nextafter(1.0, 2.0))], ANY, 29)
-"""Forward position, height, angle, ... Ant: its bounds are healthy too."""
+"""The first numbers are forward position, height and angle. Ant is also healthy at the bounds 0.2 and 1."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class Body:
     Attributes:
         model_file: Name of the model among Gymnasium's assets.
         frame_skip: Simulator steps per control step.
-        hidden_qpos: How many leading positions (world coordinates) the observation leaves out.
-        height_index: Where in qpos the torso's height is.
+        hidden_qpos: Number of leading positions (world coordinates) that the observation leaves out.
+        height_index: Index of the torso's height in qpos.
         noise: Scale of the reset noise on positions (uniform) and velocities.
         normal_velocities: Velocity noise is normal instead of uniform.
-        velocity_clip: Bound on observed velocities, or None.
-        is_healthy: The episode terminates when this is False. None: never.
+        velocity_clip: Bound on observed velocities. None: they are not clipped.
+        is_healthy: The episode terminates when this is False. None: it never terminates.
     """
 
     model_file: str
@@ -133,7 +133,7 @@ def _quiet_config() -> mujoco.MjLogConfig:
 
 
 class Motion(NamedTuple):
-    """What a control step did, in each lane. A named tuple: it is made at every step.
+    """Result of a control step in each lane, from which rewards are computed. A named tuple: it is fast to make.
 
     Attributes:
         vx: Mean forward velocity over the control step, (x_after - x_before) / dt.
@@ -162,7 +162,7 @@ def hopper_3d(motion: Motion) -> Float64[np.ndarray, "n 3"]:
 
 
 def hopper_5d(motion: Motion) -> Float64[np.ndarray, "n 5"]:
-    """The cost of each joint is an objective; the healthy objective pays 1 on every step, also on the last one."""
+    """Return forward velocity, the cost of each joint, and 1 for every step, also the one on which the robot falls."""
     cost = -1.5 * np.square(motion.action)
     return _columns(motion.vx, cost[:, 0], cost[:, 1], cost[:, 2], np.ones_like(motion.vx))
 
@@ -172,7 +172,7 @@ def ant_2d(motion: Motion) -> Float64[np.ndarray, "n 2"]:
 
 
 def ant_3d(motion: Motion) -> Float64[np.ndarray, "n 3"]:
-    """The healthy objective pays 1 on every step, also on the last one."""
+    """Return forward velocity, 1 for every step (also for the one on which the robot falls), and the control cost."""
     return _columns(motion.vx, np.ones_like(motion.vx), -0.5 * _effort(motion.action))
 
 
@@ -198,9 +198,9 @@ class MujocoSimulator:
     Args:
         spec: The domain; `obs_size` is without contact forces.
         body: The robot.
-        reward: Its reward vector.
-        num_lanes: How many lanes.
-        options: Of these, `num_threads` and `contact_forces` are used here.
+        reward: Motion -> reward vectors.
+        num_lanes: Number of lanes.
+        options: The simulator uses `num_threads` and `contact_forces`.
     """
 
     def __init__(
@@ -215,11 +215,11 @@ class MujocoSimulator:
         self._model = model = body.model
         self._nq, self._nv = model.nq, model.nv
         self._posture = slice(1, 1 + model.nq + model.nv)
-        """Where it is in a state; the clock comes first."""
+        """Columns of the posture in a state; the clock comes first."""
         self._dt, self._clock_tolerance = model.opt.timestep * body.frame_skip, 0.5 * model.opt.timestep
         self._state = np.zeros((num_lanes, mujoco.mj_stateSize(model, FULL_PHYSICS)))
         self._passed = self._state[:1]
-        """States that the newest step of the first lane went through, the present last."""
+        """States of the first lane during its newest step, the present one last."""
         self._start = mujoco.MjData(model).qpos.copy()
         self._workers = _Workers(model, body.frame_skip, num_lanes, options.num_threads)
         self._posing: mujoco.MjData | None = None
@@ -263,7 +263,7 @@ class MujocoSimulator:
         return reward, ~self._body.is_healthy(posture), None
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        """Positions without the world coordinates, then velocities, clipped if the body has a `velocity_clip`."""
+        """Return positions without world coordinates, velocities (clipped at `velocity_clip`), and contact forces."""
         body, posture = self._body, self._state[lanes][:, self._posture]
         obs = posture[:, body.hidden_qpos :].copy()
         if body.velocity_clip is not None:
@@ -273,7 +273,7 @@ class MujocoSimulator:
         return np.concatenate([obs, self._forces.observe(lanes)], axis=1) if self._forces else obs
 
     def state(self) -> State:
-        """Physics state (and contact forces) of every lane; the layout is MuJoCo's full-physics vector."""
+        """Return the physics state (and contact forces) of every lane; the layout is MuJoCo's full-physics vector."""
         forces = {"contact_forces": self._forces.values.copy()} if self._forces else {}
         return {"physics": self._state.copy()} | forces
 
@@ -290,7 +290,7 @@ class MujocoSimulator:
     def run_physics(
         self, state: Float64[np.ndarray, "n state"], actions: Float64[np.ndarray, "n act"]
     ) -> Float64[np.ndarray, "n substeps state"]:
-        """One control step from given physics states and nothing else; benchmarks compare with it."""
+        """Make one control step from given physics states, without rewards; benchmarks compare with it."""
         return self._workers.run(state, actions)
 
     def set_pose(self, lanes: Int[np.ndarray, " lanes"], qpos: Qpos, qvel: Qvel) -> None:
@@ -299,7 +299,7 @@ class MujocoSimulator:
         self._state[lanes, 1 + self._nq : 1 + self._nq + self._nv] = qvel
 
     def scene(self) -> BodyScene:
-        """All geoms of the model."""
+        """Return all geoms of the model."""
         model = self._model
         kind = lambda number: mujoco.mjtGeom(number).name.removeprefix("mjGEOM_").lower()
         rows = zip(model.geom_type, model.geom_size.tolist(), model.geom_rgba.tolist(), model.geom_bodyid, strict=True)
@@ -311,7 +311,7 @@ class MujocoSimulator:
         )
 
     def ground(self) -> tuple[Shape, ...]:
-        """The floor is one of the geoms."""
+        """Return nothing: the floor is one of the geoms."""
         return ()
 
     @property
@@ -354,9 +354,9 @@ class MujocoSimulator:
         self._workers.close()
 
     def _check_advanced(self, lanes: Index, seconds: Float64[np.ndarray, " n"]) -> None:
-        """Raise if the physics diverged. MuJoCo then resets model and clock and continues, so the clock shows it."""
+        """Raise if the physics diverged: MuJoCo then resets the lane and its clock, so too little time has passed."""
         late = seconds - self._dt
-        if np.vdot(late, late) <= self._clock_tolerance**2:  # then none is; one call tells
+        if np.vdot(late, late) <= self._clock_tolerance**2:  # one fast call: no lane is late
             return
         diverged = np.abs(late) > self._clock_tolerance
         if diverged.any():
@@ -384,7 +384,7 @@ class _Workers:
     def run(
         self, state: Float64[np.ndarray, "n state"], actions: Float64[np.ndarray, "n act"]
     ) -> Float64[np.ndarray, "n substeps state"]:
-        """States after each substep; the array is overwritten by the next call."""
+        """Return the states after each substep, in an array that the next call overwrites."""
         n, substeps = len(state), self._control.shape[1]
         control, trajectory, sensors = self._control[:n], self._trajectory[:n], self._sensors[:n]
         control[:] = actions[:, None, :]

@@ -160,12 +160,12 @@ DISCRETE: dict[str, Domain] = {domain.id: domain for domain in _DISCRETE_TABLE}
 def make_lanes(
     domain: EnvSource, num_lanes: int, seed: int | Sequence[int], options: LaneOptions = DEFAULT_OPTIONS
 ) -> Lanes:
-    """Lanes of a domain of these tables, or of any Gymnasium environment with a vector reward.
+    """Make lanes, episodes that step together, of a built-in domain or any Gymnasium environment with a vector reward.
 
     Args:
         domain: A domain name (`Hopper2d`), a Gymnasium id, `module:factory`, or a function that makes an environment.
-        num_lanes: How many episodes run side by side.
-        seed: One seed for all lanes (lane i takes stream i of it), or one per lane.
+        num_lanes: Number of lanes.
+        seed: One number, from which each lane derives its own random stream, or a list with one per lane.
         options: Threads, workers, resets and the rest (see `LaneOptions`).
     """
     return Lanes(make_simulator(domain, num_lanes, options), num_lanes, seed, options)

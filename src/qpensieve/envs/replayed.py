@@ -1,6 +1,6 @@
-"""Simulators whose inner state cannot be read: a saved lane is a seed and the actions since, which are played again.
+"""Simulators whose inner state cannot be read. A saved lane is its seed and its actions, which `restore` plays again.
 
-This is exact only if an environment is deterministic given its seed and its actions, and takes as long as the episodes
+This is exact only if an environment is deterministic given its seed and its actions. It takes as long as the episodes
 did. `Lanes.restore` warns if a lane does not end at its saved observation.
 """
 
@@ -15,16 +15,16 @@ from qpensieve.types import EnvSpec
 FIRST_CAPACITY = 64
 """Space for this many steps of an episode at first; it doubles when a lane needs more."""
 SEEDS, LENGTHS, ACTIONS = "episode_seeds", "episode_lengths", "episode_actions"
-"""Names in a saved state; the actions of all lanes follow each other, as many as each has."""
+"""Names in a saved state; the actions of all lanes are joined, lane after lane."""
 SEED_BITS = 0x7FFFFFFF
 """Seeds have at most 31 bits: some environments pass them to generators that accept no more."""
 
 
 class ReplayedSimulator(ABC):
-    """n lanes that are saved by their seeds and actions. After an error, a state still is that before the failed step.
+    """n lanes that are saved by their seeds and actions. After an error, `state` is that before the failed step.
 
     Args:
-        spec: What is known of the environment.
+        spec: The environment.
         num_lanes: Number of lanes.
     """
 
@@ -52,7 +52,7 @@ class ReplayedSimulator(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the lanes hold."""
+        """Close the environments, and end processes of the lanes."""
 
     def get_spec(self) -> EnvSpec:
         return self.spec
@@ -88,7 +88,7 @@ class ReplayedSimulator(ABC):
         return {SEEDS: self._seeds.copy(), LENGTHS: self._lengths.copy(), ACTIONS: self._actions[used]}
 
     def restore(self, state: State) -> None:
-        """Play the saved episodes again, up to where they were."""
+        """Play the saved episodes again, up to their saved lengths."""
         lengths, actions = state[LENGTHS], state[ACTIONS]
         self.start(self.numbers, state[SEEDS])
         first = np.concatenate([[0], np.cumsum(lengths)[:-1]])

@@ -1,8 +1,8 @@
-"""What a simulator looks like, as data: whoever draws it (a page in a browser, a film) need not know the simulator.
+"""The look of a simulator as data, so that a page in a browser or a film can draw it without knowing the simulator.
 
-A scene says once what there is. A pose is a row of numbers that says where it is: in a `BodyScene` the centre of mass
-(x, y, z), then for each geom its place and its turn (x, y, z, qw, qx, qy, qz); in a `PlaneScene` for each part (x, y,
-angle), then a number for each signal.
+A scene lists the things to draw, once. A pose is a row of numbers with their places: in a `BodyScene` the centre of
+mass (x, y, z), then position and rotation of each geom (x, y, z, qw, qx, qy, qz); in a `PlaneScene` (x, y, angle) of
+each part, then a number for each signal.
 """
 
 from dataclasses import dataclass
@@ -38,16 +38,16 @@ class BodyScene:
 
 @dataclass(frozen=True)
 class Shape:
-    """Something flat.
+    """A flat shape.
 
     Attributes:
         shape: A polygon or line of `points`, or a disc of `radius` around `centre`.
-        role: Its meaning.
-        points: Its corners.
-        centre: Middle of a disc.
-        radius: Of a disc.
-        name: What a moving part is called.
-        value: What it is worth, where it is worth something.
+        role: Meaning of the shape.
+        points: Corners of a polygon or line.
+        centre: Centre of a disc.
+        radius: Radius of a disc.
+        name: Name of a moving part; empty for others.
+        value: Value of a treasure; None for others.
     """
 
     shape: Literal["polygon", "disc", "line"]
@@ -61,12 +61,12 @@ class Shape:
 
 @dataclass(frozen=True)
 class PlaneScene:
-    """Flat shapes that move as they are.
+    """Flat shapes that move without changing.
 
     Attributes:
-        view: What is to be seen: left, first, right and last, x0, y0, x1, y1.
+        view: Visible part of the plane: x0, y0, x1, y1.
         y_down: Whether y grows downwards.
-        parts: What moves.
+        parts: The moving shapes.
         signals: Names of the other numbers of a pose.
     """
 
@@ -82,21 +82,21 @@ Scene = BodyScene | PlaneScene
 
 @runtime_checkable
 class Scenic(Protocol):
-    """A simulator that says how it looks. All of it is of its first lane."""
+    """A simulator that describes the look of its first lane."""
 
     def scene(self) -> Scene: ...
 
     def ground(self) -> tuple[Shape, ...]:
-        """Things that do not move in the running episode; none in a `BodyScene`."""
+        """Return shapes that do not move in the running episode; an empty tuple with a `BodyScene`."""
         ...
 
     @property
     def moments(self) -> int:
-        """Through how many moments the newest step went, its end included; 1 after a reset."""
+        """Number of moments of the newest step, its end included; 1 after a reset."""
         ...
 
     def pose(self, moment: int = -1) -> Pose:
-        """Where everything is, or was at a moment of the newest step; -1 is now."""
+        """Return the places of all things at a moment of the newest step; -1 is now."""
         ...
 
 
@@ -105,5 +105,5 @@ class Pushable(Protocol):
     """A simulator whose body can be pushed."""
 
     def push(self, generator: np.random.Generator) -> None:
-        """Give the first lane's body a random knock, which an episode of training never has."""
+        """Knock the first lane's body at random; training never does."""
         ...

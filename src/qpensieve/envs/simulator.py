@@ -30,8 +30,8 @@ class LaneOptions:
     """How lanes run. Only `contact_forces` and `time_limit` change the environment itself.
 
     Attributes:
-        autoreset: Start the next episode at once when one ends. If False, a lane that ended rests: it is not simulated,
-            pays nothing and keeps its last observation until `reset`.
+        autoreset: Start the next episode at once when an episode ends. If False, the lane then rests: it is not
+            simulated, pays nothing and keeps its last observation until `reset`.
         dtype: Type of observations. float64 keeps them as computed.
         first_lane: Number of the first lane, so that with one seed for all, lanes 3 and 4 can be made without 0 to 2.
         num_threads: MuJoCo and LunarLander domains: threads (LunarLander: processes, from 32 lanes on) that share the
@@ -68,7 +68,7 @@ def check_options(options: LaneOptions) -> None:
 
 
 def allowed_threads(num_threads: int | None) -> int:
-    """`num_threads`, or the number of cores this process may use if it is None."""
+    """Return `num_threads`; None: the number of cores that this process may use. ValueError below 1."""
     if num_threads is None:
         return available_cores()
     if num_threads < 1:

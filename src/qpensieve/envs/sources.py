@@ -1,4 +1,4 @@
-"""Names of environments: what a name means, what it imports, and what to install where it is not known."""
+"""Names of environments: find the environment of a name, and explain a name that is not known."""
 
 import difflib
 import importlib
@@ -35,7 +35,7 @@ MO_IDS = re.compile(
 )
 """How the ids of MO-Gymnasium begin."""
 INSTALL_MO = 'pip install "qpensieve[mo]"'
-"""What installs MO-Gymnasium and what its environments import."""
+"""Command that installs MO-Gymnasium and the packages that its environments import."""
 PACKAGES = {
     "Box2D": "box2d",
     "ale_py": "ale-py",
@@ -46,11 +46,17 @@ PACKAGES = {
     "nes_py": "nes-py",
     "PIL": "pillow",
 }
-"""Module -> package that holds it, where they are called differently."""
+"""Module -> package that holds it, if their names differ."""
 
 
 def name_for(source: Any) -> str:
-    """A name that `resolve` finds `source` by: `module:name` if it can be imported, else one for this process alone."""
+    """Return a name by which `resolve` finds `source`: `module:name` if it can be imported, else a local name.
+
+    A local name is known to this process alone.
+
+    Raises:
+        ValueError: `source` is one environment, or neither a name nor a function.
+    """
     if isinstance(source, str):
         return source
     factory = resolve(source)
@@ -65,15 +71,15 @@ def name_for(source: Any) -> str:
 
 
 def is_local(name: str) -> bool:
-    """Whether only this process can make the environment of this name."""
+    """Return whether only this process can make the environment of this name."""
     return name.startswith(LOCAL)
 
 
 def resolve(source: Any) -> EnvFactory:
-    """The factory for `source`, a function or a name; a factory made from a name can be pickled.
+    """Return the factory for `source`, a function or a name; a factory made from a name can be pickled.
 
     Raises:
-        ValueError: If `source` is neither.
+        ValueError: `source` is neither, or no environment has this name.
     """
     if isinstance(source, gymnasium.Env):
         raise UserError(f"{source} is one environment, but every lane needs its own: pass a function that makes one")
@@ -89,7 +95,10 @@ def resolve(source: Any) -> EnvFactory:
 
 
 def drawable(source: EnvSource) -> EnvFactory:
-    """The factory for `source`, asked for an environment that draws itself; as ever where it cannot be asked."""
+    """Return a factory of environments that draw themselves (`render_mode="rgb_array"`), if `source` can make them.
+
+    Otherwise the environments are those of `resolve`.
+    """
     plain = resolve(source)
 
     def make() -> gymnasium.Env:
@@ -115,14 +124,14 @@ def _takes_render_mode(factory: EnvFactory) -> bool:
 
 
 def name_of(source: EnvSource) -> str:
-    """The name of `source` in messages and results."""
+    """Return the name of `source` in messages and results."""
     if isinstance(source, str):
         return source.removeprefix(LOCAL)
     return getattr(getattr(source, "func", source), "__qualname__", repr(source))
 
 
 def needs_package(error: BaseException) -> str | None:
-    """What to install, where an environment failed because a package is missing; None if it failed otherwise."""
+    """Say what to install if an environment failed because a package is missing; None for other failures."""
     cause = error.__cause__ if isinstance(error, gymnasium.error.DependencyNotInstalled) else error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         module = cause.name.partition(".")[0]
@@ -134,9 +143,9 @@ def needs_package(error: BaseException) -> str | None:
 
 
 def missing_package(env_id: str) -> str | None:
-    """What to install to know an id that looks like one of MO-Gymnasium's; None where that is installed or it is not.
+    """Say what to install if an id looks like one of MO-Gymnasium's and that is missing; else return None.
 
-    The ids of MO-Gymnasium are registered on the way.
+    If MO-Gymnasium is installed, this registers its ids.
     """
     try:
         importlib.import_module("mo_gymnasium")
@@ -147,7 +156,7 @@ def missing_package(env_id: str) -> str | None:
 
 
 def _named_factory(name: str) -> EnvFactory | None:
-    """The callable that `module:factory` names, or None if `name` can only be a Gymnasium id."""
+    """Return the callable that `module:factory` names, or None if `name` can only be a Gymnasium id."""
     module_name, colon, attribute = name.partition(":")
     if not colon:
         return None
@@ -159,7 +168,7 @@ def _named_factory(name: str) -> EnvFactory | None:
 
 
 def _import(module_name: str, name: str) -> ModuleType:
-    """The module of an environment; ValueError names both, whatever its code raises (a script may even exit)."""
+    """Import the module of an environment; any error of its code, even an exit, is raised as a ValueError."""
     try:
         with working_folder():
             return importlib.import_module(module_name)
@@ -172,14 +181,14 @@ def _import(module_name: str, name: str) -> ModuleType:
 
 
 def _how_to_write(module_name: str, attribute: str) -> str:
-    """What to do where there is no such module; the name of a file is a slip that many make."""
+    """Say what to do if there is no such module; a common mistake is the name of its file."""
     if module_name.endswith(".py"):
         return f"; write a module without .py: {module_of(module_name)}:{attribute}"
     return "; it must be installed, on PYTHONPATH or a file of the working folder"
 
 
 def module_of(file: str) -> str:
-    """How Python calls the module of a file below the working folder: my/house.py is my.house."""
+    """Return the module name of a file below the working folder: my/house.py is my.house."""
     return ".".join(Path(file).with_suffix("").parts)
 
 
@@ -194,7 +203,7 @@ def _make(name: str) -> gymnasium.Env:
 
 
 def _check_registered(name: str) -> None:
-    """Fill Gymnasium's registry as far as needed to know `name`; ValueError if it stays unknown."""
+    """Import what registers `name` with Gymnasium; ValueError if the id stays unknown."""
     module_name, _, env_id = name.rpartition(":")
     if module_name:
         _import(module_name, name)
@@ -205,12 +214,12 @@ def _check_registered(name: str) -> None:
 
 
 def is_registered(env_id: str) -> bool:
-    """True for a registered id, also one without its version."""
+    """Return whether an id is registered, with or without its version."""
     return env_id in gymnasium.registry or any(known.rpartition("-v")[0] == env_id for known in gymnasium.registry)
 
 
 def unknown(name: str) -> UserError:
-    """The error for a name of no environment: the nearest names, or what to write or install instead."""
+    """Return the error for a name of no environment: the nearest names, or what to write or install instead."""
     module_name, _, env_id = name.rpartition(":")
     if missing := missing_package(env_id):
         return UserError(f"unknown domain {name!r}: {missing}")

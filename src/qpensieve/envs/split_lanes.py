@@ -18,14 +18,14 @@ from qpensieve.remote import RemoteObject, RemoteObjects
 from qpensieve.types import EnvSpec
 
 MakePart = Callable[[int, int], tuple[Callable[..., ReplayedSimulator], Sequence[object]]]
-"""(number of lanes, number of the first) -> what makes their simulator, and its arguments; both can be pickled."""
+"""(number of lanes, number of the first) -> a function that makes their simulator, and its arguments; both pickle."""
 
 
 class SplitSimulator(ReplayedSimulator):
     """A simulator whose lanes are split over processes.
 
-    After an error, lanes continue once a saved state is restored. After Ctrl-C within a step, or where a process was
-    lost, that takes new lanes.
+    After an error, lanes continue once a saved state is restored. After Ctrl-C within a step, or a lost process, new
+    lanes must be made.
 
     Args:
         name: Name of the environment in errors.
@@ -90,7 +90,7 @@ class SplitSimulator(ReplayedSimulator):
     def _call(
         self, method: str, lanes: Int[np.ndarray, " lanes"], values: Shaped[np.ndarray, "lanes *rest"], width: int
     ) -> Float64[np.ndarray, "lanes width"]:
-        """Call a method of the parts that have some of `lanes`, each with its rows of `values`; returns all rows."""
+        """Call a method of each part that has some of `lanes`, with its rows of `values`; returns the rows of all."""
         shares = self._all if np.array_equal(lanes, self.numbers) else self._split(lanes)
         table = np.empty((len(lanes), width))
         given = {part: (own, values[rows]) for part, (rows, own) in shares.items()}
@@ -99,7 +99,7 @@ class SplitSimulator(ReplayedSimulator):
         return table
 
     def _ask(self, method: str, given: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """Call a method of some parts, each with its own arguments; those of this process work last."""
+        """Call a method of some parts, each with its own arguments; parts of this process work last."""
         num, results, errors = self._num_here, dict[int, Any](), list[Exception]()
         self._parts.send(method, {part - num: own for part, own in given.items() if part >= num})
         with self._parts.killed_halfway():
@@ -114,14 +114,14 @@ class SplitSimulator(ReplayedSimulator):
         return results
 
     def _split(self, lanes: Int[np.ndarray, " lanes"]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Part -> its rows in `lanes`, and these lanes as the part counts them."""
+        """Return part -> its rows in `lanes`, and the numbers of these lanes within the part."""
         owners = np.searchsorted(self._edges, lanes, side="right") - 1
         rows = {part: np.flatnonzero(owners == part) for part in np.unique(owners).tolist()}
         return {part: (own, lanes[own] - self._edges[part]) for part, own in rows.items()}
 
 
 def join_states(states: Sequence[State]) -> State:
-    """The state of all lanes, from the states of consecutive parts of them."""
+    """Join the states of consecutive parts of the lanes to the state of all."""
     first = states[0]
     return {
         name: value if value.ndim == 0 else np.concatenate([state[name] for state in states])
@@ -130,7 +130,7 @@ def join_states(states: Sequence[State]) -> State:
 
 
 def split_state(state: State, edges: Int64[np.ndarray, " parts_and_one"]) -> list[State]:
-    """The states of the lanes from each edge to the next."""
+    """Split the state of all lanes into states of the lanes from each edge to the next."""
     bounds = dict.fromkeys(state, edges)
     if SIMULATOR_PREFIX + LENGTHS in state:
         steps_before = np.concatenate([[0], np.cumsum(state[SIMULATOR_PREFIX + LENGTHS])])

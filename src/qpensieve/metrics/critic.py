@@ -16,15 +16,15 @@ class CriticError:
 
     Attributes:
         error: L_critic: mean of ||Q - return||. The noise of the returns adds to it.
-        error_se: Its standard error over pairs.
+        error_se: Standard error of `error` over pairs.
         noise: Expected `error` of an exact critic, from the noise of the returns alone.
         rms: Root of the mean squared distance, less the share of the noise: 0 if there is no more than noise.
         value: Mean of ||return||.
         return_se: Standard error of a pair's return, as root mean square over pairs of its norm.
         bias: Mean of Q - return, for each objective: above 0 the critic overestimates.
-        bias_se: Its standard error.
+        bias_se: Standard error of `bias`.
         scalar_bias: Mean of lam . (Q - return).
-        scalar_bias_se: Its standard error.
+        scalar_bias_se: Standard error of `scalar_bias`.
         twins: L_critic of each twin alone.
     """
 

@@ -48,7 +48,7 @@ def sparsity(points: ArrayLike) -> float:
 
 
 def front_sparsity(front: Float64[np.ndarray, "m d"]) -> float:
-    """Return the `sparsity` of points none of which dominates or equals another."""
+    """Return the `sparsity` of a front: different points, none of which dominates another. This is not checked."""
     if len(front) < 2:
         return 0.0
     gaps = np.diff(np.sort(front, axis=0), axis=0)
@@ -61,7 +61,7 @@ def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
     Only points above the reference in every objective count; if there are none, the volume is 0.
 
     Raises:
-        ValueError: If there are no points, a number is not finite, or the reference has the wrong length.
+        ValueError: There are no points, a number is not finite, or the reference has the wrong length.
     """
     array = check_points(points)
     if len(array) == 0:
@@ -76,7 +76,7 @@ def hypervolume_gain(points: ArrayLike, candidate: ArrayLike, reference: ArrayLi
     ranks candidates as their hypervolumes do, at the cost of one volume of the clipped set.
 
     Raises:
-        ValueError: If a number is not finite, or the candidate or the reference has the wrong length.
+        ValueError: A number is not finite, or the candidate or the reference has the wrong length.
     """
     array, newcomer = _check_pair(points, candidate)
     corner = check_reference(reference, len(newcomer))

@@ -1,6 +1,6 @@
 """Reference points of the hypervolume, for the ten domains and DeepSeaTreasure; every row names its source.
 
-The paper prints none.
+The paper prints no reference points.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ def reference_point(domain: str) -> Float64[np.ndarray, " d"]:
     """Return the reference point of a domain.
 
     Raises:
-        ValueError: If the domain is not in the table; the message lists the names nearest to it.
+        ValueError: The domain is not in the table; the message lists the nearest names.
     """
     if domain not in REFERENCES:
         names = {name.lower(): name for name in REFERENCES}
@@ -72,7 +72,7 @@ def check_reference(reference: ArrayLike, num_objectives: int) -> Float64[np.nda
     """Return the reference point as float64.
 
     Raises:
-        ValueError: If it is not a vector of `num_objectives` finite numbers.
+        ValueError: The reference is not a vector of `num_objectives` finite numbers.
     """
     point = np.asarray(reference, dtype=np.float64)
     if point.shape != (num_objectives,):

@@ -56,17 +56,17 @@ class Difference:
     mean: float
     """Mean of x - y over seeds and tasks."""
     low: float
-    """Lower end of its bootstrap interval; pairs are redrawn, never split."""
+    """Lower end of the mean's bootstrap interval; pairs are redrawn, never split."""
     high: float
-    """Upper end."""
+    """Upper end of the same interval."""
     probability: float
     """Share of pairs with x > y; a tie counts a half."""
     probability_low: float
     """Lower end of the bootstrap interval of that share."""
     probability_high: float
-    """Upper end."""
+    """Upper end of the same interval."""
     num_pairs: int
-    """Number of seeds that both have."""
+    """Number of seeds, which both methods have."""
 
 
 def summarize(scores: ArrayLike) -> Summary:
@@ -86,7 +86,7 @@ def mean_std(scores: ArrayLike) -> tuple[float, float]:
 
 
 def iqm(scores: ArrayLike) -> float:
-    """Interquartile mean: mean of all n scores without the int(n / 4) lowest and the int(n / 4) highest."""
+    """Return the interquartile mean: of all n scores without the int(n / 4) lowest and the int(n / 4) highest."""
     ordered = np.sort(_check_scores(scores), axis=None)
     cut = int(0.25 * ordered.size)
     return float(ordered[cut : ordered.size - cut].mean())
@@ -99,7 +99,7 @@ def bootstrap_interval(
     num_resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval of `statistic`, stratified: seeds are redrawn within each task.
+    """Return the percentile bootstrap interval of `statistic`, stratified: seeds are redrawn within each task.
 
     With one seed the interval is a point. Equal arguments return equal intervals.
 
@@ -111,7 +111,7 @@ def bootstrap_interval(
         seed: Seed of the draws.
 
     Raises:
-        ValueError: If scores are missing or not finite, or a setting is out of range.
+        ValueError: Scores are missing or not finite, or a setting is out of range.
     """
     _check_bootstrap(confidence, num_resamples)
     checked = _check_scores(scores)
@@ -121,14 +121,14 @@ def bootstrap_interval(
 
 
 def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> float:
-    """Mean over tasks of P(X > Y) + P(X = Y) / 2 over all pairs of a seed of `x` and a seed of `y`."""
+    """Return the mean over tasks of P(X > Y) + P(X = Y) / 2, over all pairs of a seed of `x` and a seed of `y`."""
     return float(_wins(*_check_pair(x, y)).mean())
 
 
 def improvement_interval(
     x: ArrayLike, y: ArrayLike, confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap interval of `probability_of_improvement`; both sides are redrawn within each task."""
+    """Return the bootstrap interval of `probability_of_improvement`; both sides are redrawn within each task."""
     _check_bootstrap(confidence, num_resamples)
     generator = np.random.default_rng(seed)
     pair = _check_pair(x, y)
@@ -141,17 +141,17 @@ def improvement_interval(
 def paired_difference(
     x: ArrayLike, y: ArrayLike, confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Difference:
-    """Difference of two methods whose rows are the same seeds in the same order.
+    """Return the difference of two methods whose rows are the same seeds in the same order.
 
     Args:
-        x: [seed] or [seed, task].
-        y: The same of the other method.
+        x: Scores [seed] or [seed, task].
+        y: Scores of the other method.
         confidence: Share of the resampled statistics between the two ends.
         num_resamples: Number of bootstrap draws.
         seed: Seed of the draws.
 
     Raises:
-        ValueError: If x and y differ in shape, or scores are missing or not finite.
+        ValueError: x and y differ in shape, scores are missing or not finite, or a setting is out of range.
     """
     _check_bootstrap(confidence, num_resamples)
     ours, theirs = _check_pair(x, y)
@@ -167,7 +167,7 @@ def paired_difference(
 def performance_profile(
     scores: ArrayLike, taus: ArrayLike, confidence: float = 0.95, num_resamples: int = 2000, seed: int = 0
 ) -> Profile:
-    """Run-score distribution: per threshold the share of runs that score more, with stratified bootstrap bands.
+    """Return the performance profile: per threshold the share of runs that score more, with bootstrap bands.
 
     Args:
         scores: [seed] or [seed, task], on one scale.
@@ -177,8 +177,8 @@ def performance_profile(
         seed: Seed of the draws.
 
     Raises:
-        ValueError: If scores are missing or not finite, thresholds are not a list of finite numbers, or a setting is
-            out of range.
+        ValueError: Scores are missing or not finite, thresholds are not a list of finite numbers, or a setting is out
+            of range.
     """
     _check_bootstrap(confidence, num_resamples)
     checked, at = _check_scores(scores), np.asarray(taus, np.float64)
@@ -191,11 +191,10 @@ def performance_profile(
 
 
 def normalize(scores: ArrayLike, scale: ArrayLike) -> Scores:
-    """Scores [seed, task] over the scale of their task, so that tasks can be put together: 1 is the scale itself.
+    """Divide scores by the scale of their task, so that tasks can be put together: 1 is the scale itself.
 
     Raises:
-        ValueError: If there is not one scale per task, or one is not above 0: dividing by it would turn better into
-            worse.
+        ValueError: There is not one scale per task, or a scale is not above 0: better scores would become worse.
     """
     checked, sizes = _check_scores(scores), np.atleast_1d(np.asarray(scale, np.float64))
     if sizes.shape != checked.shape[1:]:

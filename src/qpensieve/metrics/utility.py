@@ -11,12 +11,12 @@ PerRun = float | Float64[np.ndarray, "..."]
 
 
 def utility(returns: ArrayLike, preferences: ArrayLike) -> PerRun:
-    """UT: mean over test preferences of lam . return, where row i of `returns` was reached under preference i."""
+    """Return UT: the mean of lam . return over test preferences; row i of `returns` was reached under preference i."""
     return _per_run(_scalarized(*_check_returns(returns, preferences)))
 
 
 def episodic_dominance(returns: ArrayLike, other: ArrayLike, preferences: ArrayLike) -> PerRun:
-    """ED: share of test preferences under which lam . returns is strictly greater than lam . other."""
+    """Return ED: the share of test preferences under which lam . returns is strictly greater than lam . other."""
     ours, lam = _check_returns(returns, preferences)
     theirs, _ = _check_returns(other, preferences, name="other")
     if ours.shape != theirs.shape:
@@ -25,7 +25,7 @@ def episodic_dominance(returns: ArrayLike, other: ArrayLike, preferences: ArrayL
 
 
 def expected_utility(points: ArrayLike, preferences: ArrayLike) -> float:
-    """Mean over preferences of the best lam . point: the utility when each preference picks from the set."""
+    """Return the mean over preferences of the best lam . point: UT when each preference picks its best point."""
     array = check_points(points)
     if len(array) == 0:
         raise ValueError("points is empty; the expected utility needs at least one point")
@@ -34,11 +34,11 @@ def expected_utility(points: ArrayLike, preferences: ArrayLike) -> float:
 
 
 def best_single(returns: ArrayLike, preferences: ArrayLike) -> float:
-    """UT of the best single row of `returns` when it is used under all preferences; any number of rows.
+    """Return UT of the best single row of `returns` when it is used under all preferences; any number of rows.
 
-    Rows [n, d] are exact. Rows of episodes [n, e, d] are noisy, and the largest of noisy rows is too large: one half of
-    the episodes chooses the row and the other half measures it, and the other way round. A single episode does both.
-    If the UT of a policy is not above this, the policy gains nothing from its preference input.
+    Rows [n, d] are taken as exact. Rows of episodes [n, e, d] are noisy, and the largest noisy row is too large. So one
+    half of the episodes chooses the row and the other half measures it, in both orders; a single episode does both. A
+    policy whose UT is not above this gains nothing from its preference input.
     """
     array = np.asarray(returns, dtype=np.float64)
     halves = _halves(array if array.shape[1] > 1 else array.repeat(2, axis=1)) if array.ndim == 3 else [(array, array)]
@@ -56,7 +56,7 @@ def _halves(returns: Float64[np.ndarray, "n e d"]) -> list[tuple[np.ndarray, np.
 
 
 def preference_correlation(returns: ArrayLike, preferences: ArrayLike) -> Float64[np.ndarray, " d"]:
-    """Spearman correlation, per objective i, of lam_i with return i; 0 if either of them is constant."""
+    """Return Spearman's correlation, per objective i, of lam_i with return i; 0 if either is constant."""
     array, lam = _check_one_run(returns, preferences)
     return np.array([_spearman(lam[:, i], array[:, i]) for i in range(array.shape[1])])
 
