@@ -241,8 +241,8 @@ def select(
 ) -> Int64[np.ndarray, " n"]:
     """Choose candidates one after the other; each is the best addition to the archive and the earlier choices.
 
-    The best candidate maximises hypervolume - `sparsity_weight` * sparsity of the front with its prediction; at a tie it
-    is the first one. Objectives are raw. A prediction that is dominated, or not above the reference in all
+    The best candidate maximises hypervolume - `sparsity_weight` * sparsity of the front with its prediction; at a tie
+    it is the first one. Objectives are raw. A prediction that is dominated, or not above the reference in all
     objectives, does not change the front. Every candidate is chosen at most once; if there are fewer than tasks, all.
     """
     f, front = predicted - reference, front_objs - reference
