@@ -128,7 +128,7 @@ def test_runs_that_end_before_they_learn_are_named(
     ("words", "message"),
     [
         ("plan table7", "unknown table or figure 'table7': use table1"),
-        ("plan --only Pong", "no run of 'Pong'"),
+        ("plan --only Pong", "no run is on the domain 'Pong'"),
         ("plan --seeds 0", "seeds must be at least 1, got 0"),
         ("report envelope --only DST2d --results nowhere", "nowhere does not exist"),
         ("report --out nowhere", "nowhere does not exist: no run was made there yet; --out names another"),

@@ -35,26 +35,27 @@ from qpensieve.train.run import Stopped
 REPORT, TITLE = "report", "The paper's tables and figures"
 WATCH_SECONDS = 2.0
 QUICK_FLAGS = {"--xla_backend_optimization_level=0": (0, 12), "--xla_cpu_use_fusion_emitters=false": (0, 10)}
-"""Flags of quick compiling, and the newest JAX known to take each: XLA ends a process at a flag it does not know."""
+"""Flags of quick compiling -> newest JAX that is known to accept it: an unknown flag ends the process."""
 CARDS = (1, 8, 64)
-"""Numbers of cards that costs are shown for."""
+"""Numbers of cards for which costs are shown."""
 Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which part of the paper, and how large."""
+    """The part of the paper to make, and its size."""
 
     names: Names = ()
     """Tables and figures (`qpensieve paper list`); none: all of them."""
     scale: ScaleName = "paper"
-    """paper: as printed. short: a tenth of the steps, three seeds. smoke: tiny networks and a few hundred steps, to see
-    that all of it works, in minutes on two cores."""
+    """paper: as printed. short: a tenth of the steps, three seeds. smoke: tiny networks and a few hundred steps, to
+    check in minutes on two cores that everything works."""
     seeds: int | None = None
-    """Seeds of each run, but for the 19 SACs, which are trained once. More than before: what is there stays, and the
-    others are added. Default: 5 (paper), 3 (short), 2 (smoke)."""
+    """Seeds of each run, except for the 19 SACs, which are trained once. With more seeds than before, finished seeds
+    stay and the others are added. Default: 5 (paper), 3 (short), 2 (smoke)."""
     steps: int | None = None
-    """Steps of runs that have 1 500 000 in the paper; longer ones keep their ratio. More than before: runs continue."""
+    """Steps of runs that have 1 500 000 in the paper; runs of other lengths keep their ratio. With more steps than
+    before, runs continue."""
     only: tuple[str, ...] = ()
     """Domains to keep, such as DST2d Hopper2d."""
     out: Path | None = None
@@ -84,17 +85,17 @@ def list_artefacts() -> None:
 
 
 def plan(choice: Choice = Choice()) -> None:
-    """Show the runs that some tables and figures need, what of them is done, and what they cost on 1, 8 and 64 H200s.
+    """Show the runs that some tables and figures need, how many are done, and what they cost on 1, 8 and 64 H200s.
 
     Args:
-        choice: Which part, and how large.
+        choice: The part of the paper, and its size.
     """
-    # The model of the costs is of networks as large as the paper's.
+    # Costs are modelled for networks as large as the paper's.
     show_plan(choice.plan(), choice.folder, has_costs=choice.scale != "smoke")
 
 
 def show_plan(planned: Plan, folder: Path, has_costs: bool) -> None:
-    """Print the runs of a plan, and what they cost on the measured machine if asked."""
+    """Print the runs of a plan and, if `has_costs`, what they cost on the measured machine."""
     rows, found = [], [(task, tasks.status(task)) for task in planned.tasks]
     for task, progress in found:
         is_begun = progress.state == "waiting" and progress.step
@@ -111,7 +112,7 @@ def show_plan(planned: Plan, folder: Path, has_costs: bool) -> None:
 
 
 def _left_line(left: Sequence[Task], has_costs: bool) -> str:
-    """How much is left to do, and how long it takes on the measured machine if asked."""
+    """Return in words how much is left to do and, if `has_costs`, how long it takes on the measured machine."""
     if not left:
         return ""
     millions = sum(task.config.seeds * task.config.steps for task in left) / 1e6
@@ -124,7 +125,7 @@ def _left_line(left: Sequence[Task], has_costs: bool) -> str:
 
 
 def _about_runs(planned: Sequence[Task]) -> list[str]:
-    """Name the runs that would learn nothing or whose replay holds another number of transitions."""
+    """Return sentences that name runs which learn nothing, or with settings that do less than they promise."""
     names: dict[str, list[str]] = {}
     for task in planned:
         for about in filter(None, (about_learning(task.config, task.config.steps), *remarks(task.config))):
@@ -134,13 +135,13 @@ def _about_runs(planned: Sequence[Task]) -> list[str]:
 
 
 def _check_there(folder: Path) -> None:
-    """Raise FileNotFoundError where the folder does not exist: a mistyped name would look like runs to do."""
+    """Raise FileNotFoundError if the folder does not exist: a misspelt name would look like runs to do."""
     if not folder.is_dir():
         raise MissingFileError(f"{folder} does not exist: no run was made there yet; --out names another folder")
 
 
 def _about_others(rows: Rows) -> list[str]:
-    """One sentence for each folder that has the name of a task and holds another run."""
+    """Return one sentence for each folder that has the name of a task and holds another run."""
     others = [(task.name, found.message) for task, found in rows if found.state == "other settings"]
     then = "reports leave it out, and nothing is run in it; move it away, or use another folder for the runs (--out)"
     return [f"{name} holds a run with other settings ({why}): {then}." for name, why in others]
@@ -148,7 +149,7 @@ def _about_others(rows: Rows) -> list[str]:
 
 @dataclass(frozen=True)
 class Where:
-    """Where runs are made, and what is shown meanwhile."""
+    """The engine that makes the runs, and its options."""
 
     on: Literal["local", "ray", "slurm"] = "local"
     """local: processes of this machine, as many as fill its cards and cores. ray: a Ray cluster (pip install
@@ -164,18 +165,18 @@ class Where:
     """ray: send folders to the nodes and bring them home, because there is no shared file system."""
     job: Request = field(default_factory=Request)
     tries: Annotated[int, at_least(1), tyro.conf.arg(metavar="N")] = TRIES
-    """Tries in a row that bring a run no further before it has failed."""
+    """Tries in a row without progress after which a run has failed."""
     quiet: bool = False
     """Show no table of runs."""
 
     def check(self) -> None:
-        """ValueError for numbers that cannot be."""
+        """Raise ValueError for a number that breaks its rule."""
         for problem in problems(self):
             name, *words = problem.split(" ")
             raise UserError(" ".join([name.replace("_", "-"), *words]))
 
     def engine(self, root: Path) -> Engine:
-        """Where workers run; `root` is the folder of all runs.
+        """Return the engine that starts workers; `root` is the folder of all runs.
 
         Raises:
             ImportError: A package of the engine is not installed.
@@ -196,12 +197,12 @@ def run(
 ) -> None:
     """Make all runs that some tables and figures need, and then their report; called again, it continues.
 
-    Interrupted, killed or moved to another machine with its folder, it skips what is done and resumes the rest from the
-    last checkpoint, with the same numbers.
+    If it was interrupted, killed or moved to another machine with its folder, it skips finished runs and resumes the
+    others from the last checkpoint, with the same numbers.
 
     Args:
-        choice: Which part, and how large.
-        where: Where runs are made.
+        choice: The part of the paper, and its size.
+        where: The engine that makes the runs.
         results: Exported runs for the report (`qpensieve export`): folders or files.
     """
     planned, folder = choice.plan(), choice.folder
@@ -213,9 +214,9 @@ def run(
 
 @contextmanager
 def _compiling_quickly() -> Iterator[None]:
-    """Workers of tiny runs spend their time on compiling: code that runs only briefly need not be optimised.
+    """Let workers that start within the block compile without optimisation, which tiny runs spend most time on.
 
-    Only they: it changes bits, so what this process runs or starts later must not inherit it.
+    Only these workers: the flags change bits, so this process and later ones must not inherit them.
     """
     before = os.environ.get("XLA_FLAGS")
     flags = [flag for flag, newest in QUICK_FLAGS.items() if jax.__version_info__[:2] <= newest]
@@ -239,12 +240,12 @@ def sweep(
     """Make the runs of a plan of your own, a TOML file with grids over any setting, and their report.
 
     Args:
-        file: The plan: [run] holds what all runs share (domain, algo, preset, seeds, steps, any setting), [grid] lists
-            of values, of which every combination is a run, [[runs]] further runs. See docs/experiments.md.
+        file: The plan. [run] holds what all runs share (domain, algo, preset, seeds, steps, any setting). [grid] holds
+            lists of values, and every combination is a run. [[runs]] adds further runs. See docs/experiments.md.
         out: Folder of the runs; default: runs/NAME of the file.
-        only_plan: Only show the runs, and what they cost where this machine was measured.
-        only_report: Only write the report, as far as the runs are.
-        where: Where runs are made.
+        only_plan: Only show the runs and, on a machine like the measured one, what they cost.
+        only_report: Only write the report of the results that are there.
+        where: The engine that makes the runs.
     """
     where.check()
     artefact, folder = read_sweep(file), out or Path("runs") / file.stem
@@ -260,11 +261,11 @@ def sweep(
 
 
 def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
-    """See the runs of a plan through.
+    """Make all runs of a plan.
 
     Raises:
-        Stopped: Ctrl-C; all is saved.
-        ValueError: Some runs have failed; says which and why.
+        Stopped: Ctrl-C was pressed; all runs are saved.
+        ValueError: Some runs have failed; the message says which and why.
     """
     where.check()
     for line in _about_runs(planned.tasks):
@@ -279,10 +280,10 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
 
 
 def status(choice: Choice = Choice(), watch: bool = False) -> None:
-    """Show how far the runs of some tables and figures are: done, running, waiting, failed, time left.
+    """Show the progress of the runs of some tables and figures: done, running, waiting, failed, time left.
 
     Args:
-        choice: Which part, and how large.
+        choice: The part of the paper, and its size.
         watch: Keep the table up to date until Ctrl-C.
     """
     if not watch:
@@ -305,13 +306,13 @@ def report(
     to: Path | None = None,
     into: Path | None = None,
 ) -> None:
-    """Write tables and figures as far as their runs are: Markdown, LaTeX, CSV, PNG, SVG and one page, index.html.
+    """Write tables and figures from the results that are there: Markdown, LaTeX, CSV, PNG, SVG and a page, index.html.
 
     Args:
-        choice: Which part, and how large.
+        choice: The part of the paper, and its size.
         results: Also use exported runs (`qpensieve export`), such as those in results/h200: folders or files.
         to: Folder of the report; default: `report` in the folder of the runs.
-        into: Also put tables of scores, small, into this Markdown page, between the lines that mark their place:
+        into: Also put small tables of scores into this Markdown page, between the lines that mark their place:
             `<!-- qpensieve paper report NAME -->` and `<!-- end of NAME -->`.
     """
     if not results:

@@ -1,9 +1,9 @@
-"""The time of a plan: a model of one run, fitted to measured ones, and of many runs on several cards.
+"""The time of a plan: a model of one run, fitted to measured runs, and of many runs on several cards.
 
-A run steps and learns side by side, so a step takes the longer of both: the update of all its agents on the card, or
-the physics of their lanes on the host's cores. Evaluations come on top. Several runs share a card; together they are
-faster than one after the other by a measured factor, as long as the cores keep up. docs/scale.md shows how well it
-fits.
+A run steps and learns at the same time, so a step takes the longer of two times: the update of all its agents on the
+card, or the physics of their lanes on the host's cores. Evaluations are added. Several runs that share a card are
+faster than one after the other, by a measured factor, as long as the cores keep up. docs/scale.md compares the model
+with measurements.
 """
 
 import math
@@ -18,9 +18,9 @@ from qpensieve.preferences import test_table
 UNKNOWN_STEP_US = 250.0
 """Microseconds of a step on domains that were not measured."""
 UNKNOWN_LENGTH = 1000
-"""Steps of an episode where the environment names no limit."""
+"""Steps of an episode if the environment has no limit."""
 NUM_AGENTS = {"sac": 19, "hybrid-sac": 2}
-"""Agents of a seed, where there are several and the configuration names no preferences."""
+"""Method -> agents of a seed, if there are several and the configuration names no preferences."""
 
 
 CARD = "H200"
@@ -37,8 +37,8 @@ UPDATE_US = {
     "cnder": (215.0, 8.8),
     "envelope": (187.0, 162.0),
 }
-"""Method -> microseconds of an update: of any number of agents, and more for each of them. From the benchmarks `update`
-and `methods` in results/h200."""
+"""Method -> microseconds of an update: a fixed part, and a part for each agent. From the benchmarks `update` and
+`methods` in results/h200."""
 STEP_US = {
     **{"DST2d": 30.0, "HalfCheetah2d": 90.0, "Walker2d": 280.0},
     **dict.fromkeys(("Hopper2d", "Hopper3d", "Hopper5d"), 239.0),
@@ -50,16 +50,17 @@ STEP_US = {
 ROLLOUT_US = 60.0
 """Microseconds of one core for learning from a step in a population; measured on a CPU."""
 AT_ONCE, GAIN = 4, 2.3
-"""Runs that share a card, and how many times as fast they are together as one alone (results/h200/speed.json)."""
+"""Runs that share a card, and how many times faster they are together than one after the other
+(results/h200/speed.json)."""
 
 
 def is_measured_here() -> bool:
-    """Whether this machine is like the one that was measured."""
+    """Return whether this machine has a card like the measured one."""
     return bool(machine.gpus()) and any(CARD in name for name in machine.gpu_names())
 
 
 def run_seconds(config: RunConfig) -> float:
-    """Seconds of a run that has a card and its cores for itself."""
+    """Estimate the seconds of a run that has a card and its cores for itself."""
     seeds, step = config.seeds, STEP_US.get(config.domain_id, UNKNOWN_STEP_US)
     if config.method.is_population:
         per_step = seeds * (step + ROLLOUT_US) / CORES
@@ -72,7 +73,7 @@ def run_seconds(config: RunConfig) -> float:
 
 
 def wall_seconds(configs: Iterable[RunConfig], num_cards: int) -> float:
-    """Time of a plan on some cards: the work shared evenly, but no less than the longest run with its neighbours."""
+    """Estimate the seconds of a plan: its work spread over the cards, but at least its longest run on a shared card."""
     each = [run_seconds(config) for config in configs]
     if not each:
         return 0.0
@@ -82,13 +83,13 @@ def wall_seconds(configs: Iterable[RunConfig], num_cards: int) -> float:
 
 
 def _agents(config: RunConfig) -> int:
-    """Agents of one seed."""
+    """Return the number of agents of one seed."""
     own: Sequence[str] = getattr(config.agent, "preferences", ())
     return len(own) or NUM_AGENTS.get(config.algo, 1)
 
 
 def _evaluation_us(config: RunConfig) -> float:
-    """Microseconds of all evaluations of a run; episodes share the cores."""
+    """Estimate the microseconds of all evaluations of a run, whose episodes share the cores."""
     spec = spec_of(config)
     rows = _agents(config) if config.algo in NUM_AGENTS else len(test_table(spec.num_objectives))
     short = math.ceil(rows / config.eval_stride) * SHORT_EPISODES * (config.steps // config.eval_period)

@@ -1,6 +1,6 @@
-"""The engine of this machine: a pool of processes that keeps its cards and cores full; and how one worker is started.
+"""The engine of this machine, a pool of processes that keeps its cards and cores full, and the start of one worker.
 
-Light: Ray starts workers by this module on its nodes, and needs no JAX for that.
+This module does not import JAX: Ray starts workers by it on its nodes.
 """
 
 import enum
@@ -24,38 +24,38 @@ if TYPE_CHECKING:
     from qpensieve.experiments.tasks import Task
 
 RUNS_PER_GPU = 4
-"""Runs that share a card, where there are cores for them: a single run does not fill a card (docs/results.md)."""
+"""Runs that share a card if there are cores for them: a single run does not fill a card (docs/results.md)."""
 CORES_PER_GPU_RUN = 2
 """Cores that a run on a card needs: one to learn, one to collect."""
 GPU_SHARE = 0.9
-"""Part of a card's memory that runs may use; the rest is for memory that XLA does not count."""
+"""Share of a card's memory that runs may use; the rest is for memory that XLA does not count."""
 END_SECONDS = 100.0
-"""Seconds that a worker may take to save and end; then it is killed. Files on disk are whole at any time."""
+"""Seconds after which a worker that saves and ends is killed. Files on disk are whole at any time."""
 PROGRAM = (sys.executable, "-m", "qpensieve.experiments.worker")
 
 
 class Code(enum.IntEnum):
-    """Exit codes of a worker. Any other number means that it died."""
+    """Exit codes of a worker. Any other number means that the worker died."""
 
     DONE = 0
     FAILED = 1
     INTERRUPTED = 75
-    """It has saved the run."""
+    """The worker was stopped and has saved the run."""
     OUT_OF_MEMORY = 76
     IN_USE = 77
     """Another process holds the run folder, or has taken it over."""
 
 
 class Ended(NamedTuple):
-    """How a worker has ended."""
+    """The end of a worker."""
 
     code: int
     how: str
-    """In words that follow the name of the run."""
+    """How it ended, in words that follow the name of the run."""
 
 
 def environment(cores: int, gpu: str | None, share: float) -> dict[str, str]:
-    """Environment variables that size a worker: its cores, its card and its part of the card's memory.
+    """Return environment variables that limit a worker to cores, a card (None: no card) and a share of its memory.
 
     Several workers share a card, so none takes memory before it needs it.
     """
@@ -69,7 +69,7 @@ def environment(cores: int, gpu: str | None, share: float) -> dict[str, str]:
 def start_worker(
     folder: Path, options: "Sequence[str]", variables: dict[str, str], program: "Sequence[str]" = PROGRAM
 ) -> "subprocess.Popen[bytes]":
-    """Start the worker of a run folder; it saves and ends when its input ends, so also when this process dies."""
+    """Start the worker of a run folder. It saves and ends when its input ends, so also when this process dies."""
     with open_to_append(folder / WORKER_LOG) as log:
         log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {platform.node()}\n")
         log.flush()
@@ -79,12 +79,12 @@ def start_worker(
             stdout=log,
             stderr=log,
             env=os.environ | variables,
-            start_new_session=True,  # a terminal's Ctrl-C is for us; we end the workers
+            start_new_session=True,  # a terminal's Ctrl-C reaches this process alone, which ends the workers
         )
 
 
 def end_workers(processes: "Sequence[subprocess.Popen[bytes]]") -> None:
-    """Let workers save and end; kill those that take too long, and all of them at Ctrl-C."""
+    """Let workers save and end; kill those that take longer than `END_SECONDS`, and all of them at Ctrl-C."""
     until = time.monotonic() + END_SECONDS
     try:
         for process in processes:
@@ -94,12 +94,12 @@ def end_workers(processes: "Sequence[subprocess.Popen[bytes]]") -> None:
                 process.wait(max(0.0, until - time.monotonic()))
     finally:
         for process in processes:
-            process.kill()  # nothing happens to those that have ended
+            process.kill()  # does nothing if the process has ended
             process.wait()
 
 
 def how_it_ended(code: int) -> str:
-    """How a worker with this exit code has ended, in words that follow its name."""
+    """Describe the exit code of a worker, in words that follow its name."""
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
@@ -111,10 +111,10 @@ def _close_input(process: "subprocess.Popen[bytes]") -> None:
 
 @dataclass
 class Place:
-    """A card, or this machine where there is none.
+    """A card, or this machine if it has no card.
 
     Attributes:
-        gpu: The card as CUDA_VISIBLE_DEVICES names it.
+        gpu: The card as CUDA_VISIBLE_DEVICES names it; None: this machine.
         slots: Runs that may share its memory.
     """
 
@@ -124,12 +124,12 @@ class Place:
 
 @dataclass
 class Placed:
-    """A run that was given its part of the memory and the cores.
+    """A run with its share of memory and cores.
 
     Attributes:
-        place: Where it runs.
-        slots: Runs that could share the place when it was started.
-        cores: Its cores.
+        place: The card or machine of the run.
+        slots: Runs that could share the place when this run was started.
+        cores: Number of cores of the run.
     """
 
     place: Place
@@ -137,9 +137,9 @@ class Placed:
     cores: int
 
     def shrink(self) -> bool:
-        """Halve the slots, because this run had too little memory; False if it was alone.
+        """Halve the slots of the place, because this run had too little memory; return False if it had one slot.
 
-        Runs that fail together were started with the same number of slots: they halve it once.
+        Runs that fail together were started with the same number of slots, so they halve it only once.
         """
         if self.slots == 1:
             return False
@@ -168,9 +168,9 @@ class Local:
     while there are more runs than cores, and up to one core per seed when there are fewer.
 
     Args:
-        at_once: Number of runs side by side; None: as many as fill the machine.
-        cores: Cores to use; None: all that this process may use.
-        gpus: Cards to use, as CUDA_VISIBLE_DEVICES names them; None: all that this process may use.
+        at_once: Number of runs side by side. None: as many as fill the machine.
+        cores: Number of cores to use. None: all that this process may use.
+        gpus: Cards to use, as CUDA_VISIBLE_DEVICES names them. None: all that this process may use.
         program: Command of a worker, before its options and folder.
     """
 

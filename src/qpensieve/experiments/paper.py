@@ -35,7 +35,7 @@ def _wanted(domain: str, run: dict[str, Any]) -> Wanted:
 
 
 def _frozen(value: Any) -> Any:
-    """Lists as tuples, at any depth."""
+    """Turn lists into tuples, at any depth."""
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
@@ -63,7 +63,7 @@ OURS_ALONE = ("num_preferences", "num_snapshots", "push_period", "push_after", "
 
 
 def q_pensieve_settings() -> TextTable:
-    """Hyperparameters of Q-Pensieve."""
+    """Return the table of Q-Pensieve's hyperparameters."""
     ours = settings.flat(default_config("DST2d"))
     rows: list[Row] = []
     for name, known in SETTINGS.items():
@@ -76,7 +76,7 @@ def q_pensieve_settings() -> TextTable:
 
 
 def population_settings() -> TextTable:
-    """Hyperparameters of PGMORL and PFA, by domain."""
+    """Return the table of PGMORL's and PFA's hyperparameters, by domain."""
     rows: list[Row] = []
     for domain, values in POPULATION_SETTINGS.items():
         config = default_config(domain, "pgmorl")

@@ -3,8 +3,8 @@
 Every table and every figure is a grid. Rows are domains (or panels), columns are methods (or series); a place holds the
 run that fills it. Runs that several places need are equal, so they are made once.
 
-A run is a folder `NAME-s0-4`, of seeds 0 to 4. More seeds are another folder (`NAME-s5-6`), so that what is done stays
-done; more steps continue in the same folder, where the method allows it.
+A run is a folder `NAME-s0-4`, of seeds 0 to 4. More seeds get another folder (`NAME-s5-6`), so that finished seeds stay
+as they are. More steps continue in the same folder if the method allows it.
 """
 
 import dataclasses
@@ -28,20 +28,20 @@ from qpensieve.settings import NONE
 Place = tuple[str, str]
 """Row and column."""
 LONGEST_NAME = 200
-"""Bytes of a run's name: file systems take 255, and length and seeds come behind it."""
+"""Most bytes of a run's name: file systems allow 255, and length and seeds are appended."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A run that an artefact needs, but for its seeds.
+    """A run that an artefact needs, before its seeds are numbered.
 
     Attributes:
         domain: A domain, a Gymnasium id, or module:factory.
         algo: Name of the method.
-        settings: Changes to the preset, by name; pairs, in the order of the run's name.
-        steps: Environment steps of each seed; None: as the preset says.
-        preset: Where all other settings start from.
-        seeds: Number of seeds; None: as the plan says.
+        settings: Changes to the preset as pairs of name and value, in the order of the run's name.
+        steps: Environment steps of each seed. None: those of the preset.
+        preset: Preset of all other settings.
+        seeds: Number of seeds. None: the number of the plan.
     """
 
     domain: str
@@ -52,17 +52,17 @@ class Wanted:
     seeds: int | None = None
 
     def config(self) -> RunConfig:
-        """The configuration, with the preset's seeds.
+        """Return the configuration, with the preset's seeds; its rules are not checked.
 
         Raises:
-            ValueError: A setting is unknown, or its value cannot be.
+            ValueError: The method, the preset or a setting is unknown.
         """
         config = override(default_config(self.domain, self.algo, self.preset), dict(self.settings))
         return config if self.steps is None else dataclasses.replace(config, steps=self.steps)
 
     @property
     def name(self) -> str:
-        """A name for folders that tells it from all others of a plan."""
+        """Name of the run's folders, different from those of all other runs of a plan."""
         length = [] if self.steps is None or not is_bound_to_length(self.config()) else [_count(self.steps)]
         of_preset = [] if self.preset == "paper" else [self.preset]
         changes = [f"{key}-{_plain(value)}" for key, value in self.settings]
@@ -87,16 +87,16 @@ class Artefact:
     """A table or figure.
 
     Attributes:
-        name: What the command line calls it.
-        title: What it shows, in one line.
-        where: Where the paper has it.
-        show: How it is shown: a name of `views.SHOWS`, or settings.
-        cells: Place -> run; places without one are shown as empty.
+        name: Name on the command line.
+        title: Content in one line.
+        where: Place in the paper.
+        show: Kind of table or figure: a name of `views.SHOWS`, or `settings`.
+        cells: Place -> run; places without a run are shown as empty.
         metrics: Scores that a table shows.
-        preferences: Preferences of curves, one panel each; empty: those of the run's curves.
-        reference: Column that others are compared with (ED, probability of improvement).
+        preferences: Preferences of curves, one panel each. Empty: those of the run's curves.
+        reference: Column with which others are compared (ED, probability of improvement). None: no comparison.
         printed: The numbers of the paper.
-        notes: What readers must know, such as why numbers are not comparable.
+        notes: Notes for readers, such as why numbers are not comparable.
         critic: Whether L_critic is measured when a run is trained.
     """
 
@@ -114,7 +114,7 @@ class Artefact:
 
     @property
     def opening(self) -> str:
-        """Its place in the paper, as the first sentence of a caption."""
+        """Place in the paper, as the first sentence of a caption."""
         return f"{self.where[:1].upper()}{self.where[1:]}."
 
     @property
@@ -127,7 +127,7 @@ class Artefact:
 
 
 def _count(steps: int) -> str:
-    """1500000 as 1.5M."""
+    """Return a number of steps in few characters if that is exact: 1500000 as 1.5M, 1234567 as it is."""
     for size, letter in ((1_000_000, "M"), (1_000, "k")):
         if steps >= size and float(f"{steps / size:g}") * size == steps:
             return f"{steps / size:g}{letter}"
@@ -135,7 +135,7 @@ def _count(steps: int) -> str:
 
 
 def _short(name: str) -> str:
-    """The name, or its beginning and a checksum of all of it, where a file system would refuse it."""
+    """Return the name; if it is longer than `LONGEST_NAME`, its beginning and a checksum of the whole."""
     whole = name.encode()
     if len(whole) <= LONGEST_NAME:
         return name
@@ -144,14 +144,14 @@ def _short(name: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value of a setting as people write it in a plan."""
+    """Return a value of a setting as it is written in a plan."""
     if value is None:
         return NONE
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def _plain(value: object) -> str:
-    """A value as part of a file name."""
+    """Return a value as part of a file name."""
     text = shown(value)
     return "".join(letter if letter.isalnum() or letter in "._,+" else "_" for letter in text)
 
@@ -159,7 +159,7 @@ def _plain(value: object) -> str:
 ScaleName = Literal["paper", "short", "smoke"]
 SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
 COUNTS = ("random_steps", "push_after", "push_period", "switch_after", "replay_capacity")
-"""Settings that count steps or updates; a shorter run divides them."""
+"""Settings that count steps or updates, which a shorter scale divides."""
 SMALL_POPULATION: dict[str, object] = {"minibatches": 4, "warmup_iterations": 8, "generation_iterations": 4}
 SMOKE: dict[str, object] = {
     "hidden": 16,
@@ -179,7 +179,7 @@ SMOKE: dict[str, object] = {
     "full_eval_episodes": 1,
     "max_eval_steps": 20,
 }
-"""Tiny networks and thin evaluations; the names that a run has."""
+"""Tiny networks and small evaluations; a run takes the settings that it has."""
 SMOKE_ITERATIONS = 3
 """Iterations of a population's shorter run; the longer one has twice as many."""
 
@@ -189,8 +189,8 @@ class Scale:
     """A size of the whole plan.
 
     Attributes:
-        seeds: Seeds of each run, where the artefact does not say.
-        divisor: What numbers of steps are divided by.
+        seeds: Seeds of each run whose artefact names no number.
+        divisor: Divisor of settings that count steps or updates.
         steps: Steps of runs with a replay.
     """
 
@@ -207,12 +207,12 @@ _TABLE: dict[ScaleName, Scale] = {
 
 
 def scaled(config: RunConfig, name: ScaleName, steps: int | None = None) -> RunConfig:
-    """A run of the paper's size, made as large as a scale says.
+    """Return a run of the paper's size in the size of a scale.
 
     Args:
         config: The run as in the paper.
         name: The scale.
-        steps: Steps to take in the place of 1 500 000; runs of other lengths keep their ratio to that.
+        steps: Steps in place of 1 500 000; runs of other lengths keep their ratio to that. None: those of the scale.
     """
     scale, full = _TABLE[name], _TABLE["paper"].steps
     if name == "paper":
@@ -250,13 +250,13 @@ def _present(config: RunConfig, names: tuple[str, ...]) -> dict[str, int | float
 
 
 def _change(config: RunConfig, changes: dict[str, object]) -> RunConfig:
-    """The run with those changes that it has settings for."""
+    """Return the run with the changes whose settings it has."""
     known = settings.flat(config)
     return override(config, {name: value for name, value in changes.items() if name in known})
 
 
 def _whole(config: RunConfig, steps: int | float) -> int:
-    """The nearest number of whole blocks, at least one; of a population just the nearest number."""
+    """Return the nearest number of steps in whole blocks, at least one block; of a population the nearest number."""
     if config.method.is_population:
         return max(1, round(steps))
     return max(1, round(steps / config.block)) * config.block
@@ -264,13 +264,13 @@ def _whole(config: RunConfig, steps: int | float) -> int:
 
 @dataclass(frozen=True)
 class Size:
-    """How large the runs of a plan are made.
+    """The size of the runs of a plan.
 
     Attributes:
         scale: paper, short or smoke.
-        seeds: Seeds of each run; None: as the scale says.
-        steps: Steps of a run that has 1 500 000 in the paper; None: as the scale says.
-        only: Domains to keep; empty: all.
+        seeds: Seeds of each run. None: those of the scale.
+        steps: Steps of a run that has 1 500 000 in the paper. None: those of the scale.
+        only: Domains to keep. Empty: all.
     """
 
     scale: ScaleName = "paper"
@@ -284,10 +284,10 @@ class Size:
                 raise UserError(f"{name} must be at least 1, got {value}")
 
     def config_of(self, wanted: Wanted) -> RunConfig:
-        """The configuration of a run, with seeds from 0 on.
+        """Return the configuration of a run, with seeds from 0 on.
 
         Raises:
-            ValueError: It cannot run; says why.
+            ValueError: The run cannot run; the message says why.
         """
         seeds = wanted.seeds or self.seeds or _TABLE[self.scale].seeds
         config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=seeds, first_seed=0)
@@ -303,9 +303,9 @@ class Plan:
     """The runs of some artefacts.
 
     Attributes:
-        artefacts: What is to be shown, without the cells of domains that were left out.
-        size: How large.
-        tasks: Its run folders, each once.
+        artefacts: Tables and figures, without the cells of domains that were left out.
+        size: Size of the runs.
+        tasks: Run folders, each once.
         tasks_of: Run -> its tasks.
         configs: Run -> its configuration, with seeds from 0 on.
     """
@@ -318,10 +318,10 @@ class Plan:
 
 
 def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
-    """The plan of some artefacts, in a folder that may hold a part of it.
+    """Make the plan of some artefacts, in a folder that may hold some of the runs.
 
     Raises:
-        ValueError: A domain to keep is in none of them, or a run cannot run.
+        ValueError: No artefact has a domain to keep, or a run cannot run.
     """
     kept = tuple(_only(artefact, size.only) for artefact in artefacts)
     _check_only(artefacts, size.only)
@@ -335,10 +335,10 @@ def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
 
 
 def find_artefacts(names: Iterable[str], known: dict[str, Artefact]) -> list[Artefact]:
-    """The artefacts of some names; all of them for none.
+    """Return the artefacts of some names; all artefacts if there are no names.
 
     Raises:
-        ValueError: There is no such name; lists those there are.
+        ValueError: A name is unknown; the message lists the known ones.
     """
     asked = list(dict.fromkeys(names)) or list(known)
     wrong = [name for name in asked if name not in known]
@@ -348,7 +348,7 @@ def find_artefacts(names: Iterable[str], known: dict[str, Artefact]) -> list[Art
 
 
 def missing_seeds(wanted: range, there: Iterable[range]) -> list[range]:
-    """The seeds that are not there yet, in as few ranges as possible."""
+    """Return the wanted seeds that are not there, in as few ranges as possible."""
     held = {seed for part in there for seed in part}
     found: list[range] = []
     for seed in wanted:
@@ -362,7 +362,7 @@ def missing_seeds(wanted: range, there: Iterable[range]) -> list[range]:
 
 
 def _parts(wanted: Wanted, size: Size, config: RunConfig, root: Path, critic: bool) -> tuple[Task, ...]:
-    """The folders of one run: those there, and one for each range of seeds that is missing."""
+    """Return the tasks of one run: its existing folders, and a new one for each missing range of seeds."""
     name, asked = _name(wanted, size, config), range(config.seeds)
     there = [part for part in _there(root, name) if set(part) & set(asked)]
     parts = sorted([*there, *missing_seeds(asked, there)], key=lambda part: part.start)
@@ -371,14 +371,14 @@ def _parts(wanted: Wanted, size: Size, config: RunConfig, root: Path, critic: bo
 
 
 def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
-    """The run's name, with its length where another length is another run."""
+    """Return the run's name, with its length if that is unusual and a run of another length is another run."""
     usual = scaled(wanted.config(), size.scale).steps
     is_another = config.steps != usual and is_bound_to_length(wanted.config())
     return f"{wanted.name}-{config.steps}" if is_another else wanted.name
 
 
 def _there(root: Path, name: str) -> list[range]:
-    """Ranges of seeds that the folder of runs holds of one run."""
+    """Return the ranges of seeds of one run that the folder of runs holds."""
     found = []
     for path in sorted(root.glob("*")) if root.is_dir() else []:
         match = re.fullmatch(re.escape(name) + r"-s(\d+)-(\d+)", path.name)
@@ -398,7 +398,8 @@ def _check_only(artefacts: Sequence[Artefact], domains: tuple[str, ...]) -> None
     wrong = [domain for domain in domains if domain not in there]
     if wrong:
         raise UserError(
-            f"no run of {wrong[0]!r} in these tables and figures: they have {', '.join(there) or 'no runs'}"
+            f"--only: no run is on the domain {wrong[0]!r} in these tables and figures; their domains: "
+            f"{', '.join(there) or 'none'}"
         )
 
 

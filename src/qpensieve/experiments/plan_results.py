@@ -1,4 +1,4 @@
-"""Finds the results of a plan: its own run folders, and files that `qpensieve export` wrote elsewhere."""
+"""Find the results of a plan: its own run folders, and files that `qpensieve export` wrote elsewhere."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Exported:
     path: Path
     config: RunConfig
     settings: dict[str, object]
-    """Those that runs of one cell share."""
+    """Settings that must equal those of a plan's run to take its place."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,10 @@ class PlanResults:
         return [sentence for task in tasks for sentence in _why_left_out(task)]
 
     def paths(self, wanted: Wanted) -> list[Path]:
-        """Run folders of a run, done or not, and exported files; all of the same settings.
+        """Return the folders (done or not) and exported files of a run, all with the same settings.
 
-        A seed counts once: a folder that is done goes before an exported file, and that before a folder that is not.
+        Each seed counts once, from a finished folder if there is one, else from an exported file, else from an
+        unfinished folder.
         """
         tasks = [task for task in self.plan.tasks_of[wanted] if task.folder.is_dir() and not folder_differences(task)]
         done = [(set(task.config.seed_list), task.folder) for task in tasks if is_done(task)]
@@ -80,10 +81,10 @@ def _why_left_out(task: Task) -> list[str]:
 
 
 def read_exported(folders: Sequence[Path]) -> tuple[Exported, ...]:
-    """The exported runs among the JSON files of some folders, or files named one by one.
+    """Return the exported runs among the JSON files of some folders, or among files named one by one.
 
     Raises:
-        OSError: One of them does not exist.
+        OSError: A file or folder does not exist.
     """
     found = []
     for folder in folders:
@@ -97,7 +98,7 @@ def read_exported(folders: Sequence[Path]) -> tuple[Exported, ...]:
 
 
 def _config(path: Path) -> RunConfig | None:
-    """The configuration of an exported run; None for JSON of another kind."""
+    """Return the configuration of an exported run; None for other JSON, or settings that this version cannot read."""
     try:
         content = read_object(path)
     except FileError:

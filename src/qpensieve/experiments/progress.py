@@ -1,6 +1,6 @@
-"""How far all runs are, as a table that is kept up to date on a terminal; elsewhere a line whenever something changes.
+"""Progress of all runs: on a terminal a table that is updated, elsewhere a line for each change.
 
-What is shown comes from the folders of the tasks (`tasks.progress`).
+The numbers come from the folders of the tasks (`tasks.progress`).
 """
 
 import os
@@ -13,7 +13,7 @@ from qpensieve.console import Output, align, clock, fit, format_about, format_co
 from qpensieve.experiments.tasks import Progress, State, Task
 
 ORDER: tuple[State, ...] = ("running", "failed", "other settings", "waiting", "done")
-"""States in the order shown; the last ones go where there is no room for all."""
+"""States in the order shown; without room for all rows the last ones are left out."""
 Rows = Sequence[tuple[Task, Progress]]
 
 
@@ -21,7 +21,7 @@ class Table:
     """A live table of runs.
 
     Args:
-        out: Where to write; default: stderr.
+        out: Stream to write to. None: stderr.
         is_quiet: Write nothing.
     """
 
@@ -31,7 +31,7 @@ class Table:
         self._seen: dict[str, State] = {}
 
     def show(self, rows: Rows) -> None:
-        """Show how far they are now; for `train_all(show=...)`."""
+        """Show the current progress of all runs; for `train_all(show=...)`."""
         if self._is_quiet or not rows:
             return
         if self._out.isatty():
@@ -48,9 +48,9 @@ class Table:
         self._num_lines = len(lines)
 
     def _tell(self, rows: Rows) -> None:
-        """A line for each run that has begun, ended or failed since the last call.
+        """Write a line for each run that has begun, ended or failed since the last call.
 
-        Runs that were done before the first call have one line together, or a resumed plan would begin with a page.
+        Runs that were done before the first call share one line.
         """
         is_first = not self._seen
         for task, progress in rows:
@@ -66,7 +66,7 @@ class Table:
 
 
 def format_counts(rows: Rows, width: int = sys.maxsize) -> str:
-    """How many runs are done, running, waiting and failed, and about how long all of them will take."""
+    """Return in words how many runs are done, running, waiting and failed, and about how long they will take."""
     counts = Counter(progress.state for _, progress in rows)
     left = seconds_left(rows)
     parts = [(0, f"{counts['done']} of {len(rows)} done")]
@@ -78,7 +78,7 @@ def format_counts(rows: Rows, width: int = sys.maxsize) -> str:
 
 
 def format_rows(rows: Rows, width: int, most: int) -> list[str]:
-    """One line per run, those that run first; as many as there is room for."""
+    """Return one line per run in the order of `ORDER`, at most `most` lines; the last one may count the rest."""
     ranked = sorted(rows, key=lambda row: ORDER.index(row[1].state))
     shown = ranked[: most if len(ranked) <= most else most - 1]
     cells = [_cells(task, progress) for task, progress in shown]
@@ -102,9 +102,9 @@ def _describe(task: Task, progress: Progress) -> str:
 
 
 def seconds_left(rows: Rows) -> float | None:
-    """About how long all runs will take, if as many as now run side by side; None where no pace is known.
+    """Estimate how long all runs will take, with as many side by side as now; None if no pace is known.
 
-    Runs that wait are taken to need as long per step and seed as those that run.
+    Waiting runs are assumed to take as long per step and seed as the running ones.
     """
     running = [(task, progress) for task, progress in rows if progress.state == "running"]
     paces = [1 / (progress.rate * task.config.seeds) for task, progress in running if progress.rate]

@@ -1,7 +1,7 @@
-"""The loop that trains many run folders: skips what is done, starts what fits, starts again what died.
+"""The loop that trains many run folders: it skips finished runs, starts those that fit, and restarts those that died.
 
-It knows nothing that is not in the folders, so it may be killed at any time and called again, on another machine too.
-Several such programs may share the folders: each leaves a folder alone while another process holds its lock.
+All its knowledge is in the folders, so it may be killed at any time and called again, on another machine too. Several
+such programs may share the folders: each leaves a folder alone while another process holds its lock.
 """
 
 import time
@@ -16,39 +16,39 @@ from qpensieve.experiments.tasks import Progress, Task
 
 TRIES = 5
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at all folders."""
+"""Seconds between two checks of all folders."""
 Show = Callable[[Sequence[tuple[Task, Progress]]], None]
 
 
 @runtime_checkable
 class Job(Protocol):
-    """A run that an engine was given."""
+    """A run that an engine has started."""
 
     def poll(self) -> Ended | None:
-        """How its worker has ended; None while it waits or works."""
+        """Return how the worker has ended; None while it waits or works."""
         ...
 
     def shrink(self) -> bool:
-        """Let fewer runs share memory, because this one had too little; False if it had all of it for itself."""
+        """Let fewer runs share memory, because this run had too little; return False if no other run shared it."""
         ...
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Where workers run: this machine, a Ray cluster, Slurm.
+    """Starts workers on this machine, a Ray cluster or Slurm.
 
     Attributes:
-        pause: Seconds between two looks at its jobs.
+        pause: Seconds between two checks of its jobs.
     """
 
     pause: float
 
     def start(self, waiting: Sequence[Task]) -> Sequence[Job]:
-        """Start the first of the tasks that wait, as many as there is room for; returns a job for each of these."""
+        """Start the first of the waiting tasks, as many as there is room for; returns a job for each started task."""
         ...
 
     def close(self) -> None:
-        """End all workers, which save their runs; jobs that need not end with this program continue."""
+        """End all workers, which save their runs; jobs that can outlive this program continue."""
         ...
 
 
@@ -57,9 +57,9 @@ class Summary:
     """The outcome of all tasks.
 
     Attributes:
-        done: Names of those that are done.
-        failed: Name -> why, with the last lines of its workers.
-        left: Names of the others.
+        done: Names of the finished tasks.
+        failed: Name -> why the task has failed, with the last lines of its workers.
+        left: Names of the other tasks.
         is_stopped: Whether Ctrl-C has ended the loop.
     """
 
@@ -81,9 +81,9 @@ def train_all(
     Args:
         tasks: All tasks, in the order in which they are started.
         engine: Where workers run; it is closed in the end.
-        tries: Number of tries in a row that bring a run no further, until it has failed.
-        show: Is given all tasks and their progress, about once a second.
-        say: Is given a line for the user.
+        tries: Number of tries in a row without progress after which a run has failed.
+        show: Called with all tasks and their progress, about once a second.
+        say: Called with a line for the user.
 
     Raises:
         ValueError: A task cannot run, or its folder holds a run with other settings; nothing was started.
@@ -138,10 +138,10 @@ class _Loop:
             self._waiting.remove(task)
 
     def _settle(self, task: Task, job: Job, step: int, ended: Ended) -> None:
-        """Decide what to do about a worker that has ended."""
+        """Drop a task whose worker has ended and that is done or has failed; else let it wait again."""
         if states.is_done(task):
             return
-        if (why := states.failure(task)) is not None:  # a loop inside a job has given it up
+        if (why := states.failure(task)) is not None:  # a loop inside a job has given up the task
             self._fail(task, why)
             return
         if ended.code == Code.OUT_OF_MEMORY and not job.shrink():

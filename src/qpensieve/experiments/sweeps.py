@@ -1,4 +1,4 @@
-"""Plans of one's own: a TOML file with the fields of an artefact, and grids over any setting.
+"""Your own plans: a TOML file with the fields of an artefact, and grids over any setting.
 
 title = "Snapshots on two domains"
 [run]                      # what all runs share: domain, algo, preset, seeds, steps, and any setting
@@ -33,11 +33,11 @@ EXAMPLE = 'such as\n\n[run]\npreset = "quick"\n\n[grid]\ndomain = ["DST2d"]\nnum
 
 
 def read_sweep(path: Path) -> Artefact:
-    """The plan of a file.
+    """Read the plan in a file.
 
     Raises:
-        ValueError: The file is no such plan; names the field and what it must be.
-        OSError: It cannot be read.
+        ValueError: The file is no such plan; the message names the field and what it must be.
+        OSError: The file cannot be read.
     """
     if not path.is_file():
         raise MissingFileError(f"{path} must be a TOML file, but it is {'a folder' if path.is_dir() else 'missing'}")
@@ -82,7 +82,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
 
 
 def _check_shown(artefact: Artefact) -> None:
-    """ValueError where runs cannot be shown or measured as the file asks."""
+    """Raise ValueError if the runs cannot be shown or measured as the file asks."""
     configs = {place: wanted.config() for place, wanted in artefact.cells.items()}
     if artefact.show == "critic" and (len(configs) != 1 or not artefact.preferences):
         raise UserError("show = 'critic' needs one run, and preferences such as [[0.5, 0.5]]")
@@ -99,7 +99,7 @@ def _check_shown(artefact: Artefact) -> None:
 
 
 def _listed(content: dict[str, Any], key: str, is_right: Callable[[Any], bool], what: str) -> tuple[Any, ...]:
-    """A field that is a list of something, which may be left out."""
+    """Return a field that is a list, checked; empty if the field is left out."""
     value = content.get(key, [])
     if not isinstance(value, list) or not all(map(is_right, value)):
         raise UserError(f"{key} must be {what}, got {value!r}")
@@ -145,14 +145,14 @@ def _lines(content: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, An
 
 
 def _check_names(given: dict[str, Any], usual: RunConfig) -> None:
-    """Refuse a slip in what is no setting, such as preset; settings are checked where they are changed."""
+    """Refuse a misspelt name of a field that is no setting, such as preset; names of settings are checked later."""
     for name in given.keys() - {*OF_THE_RUN, *names(usual), *flat(usual)}:
         if near := difflib.get_close_matches(name, OF_THE_RUN, n=1, cutoff=0.7):
             raise UserError(f"unknown setting {name!r}; did you mean {near[0]}?")
 
 
 def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
-    """The place of a run, and the run: its own settings over those that are shared."""
+    """Return the place of a run, and the run: its own settings replace the shared ones."""
     own = dict(own)
     row, column = (None if name is None else str(name) for name in (own.pop("row", None), own.pop("column", None)))
     both = {**shared, **own}
@@ -172,7 +172,7 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
             raise UserError(f"{name} must be a whole number of at least 1, got {value!r}")
     named = {key: value for key, value in own.items() if key not in ("domain", "seeds")}
     changes = {key: value for key, value in both.items() if key not in OF_THE_RUN}
-    if "steps" in own:  # part of what tells runs apart; shared steps may grow later
+    if "steps" in own:  # these distinguish runs; shared steps may grow later
         changes["steps"] = own["steps"]
     settings = tuple(changes.items())
     steps = None if "steps" in own else both.get("steps")

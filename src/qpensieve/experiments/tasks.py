@@ -1,4 +1,4 @@
-"""Tasks: one task is one run folder. All that is known of a task is read from its folder."""
+"""Tasks: one task is one run folder. The state of a task is read from its folder alone."""
 
 import re
 from dataclasses import dataclass, replace
@@ -25,11 +25,11 @@ from qpensieve.settings import LENGTH, SEEDS
 SAME_RUN = {*SAME_SETTINGS, SEEDS} - {LENGTH}
 """A folder must agree with its task in all of these."""
 NEWEST = 1 << 18
-"""Bytes at the end of the log of training that are read to see the pace."""
+"""Bytes at the end of a run's log that are read to measure its pace."""
 LOG_LINES = 15
-"""Lines of a worker's log that are shown of a run that failed."""
+"""Lines of the worker's log that are shown for a failed run."""
 State = Literal["waiting", "running", "done", "failed", "other settings"]
-"""`other settings`: the folder holds another run, so it counts for nothing."""
+"""`other settings`: the folder holds another run, which is neither trained nor reported."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Task:
     """A run to make.
 
     Attributes:
-        folder: Its run folder.
-        config: What to train.
+        folder: The run folder.
+        config: Configuration of the run.
         critic: Whether L_critic is measured in the end.
     """
 
@@ -52,7 +52,7 @@ class Task:
 
     @property
     def worker_options(self) -> tuple[str, ...]:
-        """Options of its worker. Whoever made the plan has named its code, so that may be imported."""
+        """Options of the task's worker. The maker of the plan named the code of its domain, so it is trusted."""
         critic = ("--critic",) if self.critic else ()
         trust = ("--trust",) if code_of(self.config.domain) is not None else ()
         return ("--steps", str(self.config.steps), *critic, *trust)
@@ -60,14 +60,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a task is, as its folder tells.
+    """The progress of a task, read from its folder.
 
     Attributes:
-        state: Its state.
-        step: Steps done: those of the newest checkpoint, or while it runs of the newest row of its log.
-        goal: Steps to do.
-        rate: Steps per second; None: not known.
-        message: Which process works on it, why it has failed, or which settings differ.
+        state: State of the task.
+        step: Step of the newest checkpoint; of a running task the step of the newest row of its log, if that is later.
+        goal: Last step.
+        rate: Steps per second. None: not known.
+        message: The process that works on the task, why it has failed, or which settings differ; else empty.
     """
 
     state: State
@@ -84,17 +84,20 @@ class Progress:
 
 @cache
 def iteration_of(config: RunConfig) -> int:
-    """Steps of one iteration of a population."""
+    """Return the steps of one iteration of a population."""
     return iteration_steps(config.agent, num_tasks(config.agent.stages, spec_of(config).num_objectives))
 
 
 def last_step(config: RunConfig) -> int:
-    """The step at which a run ends: a population ends after a whole iteration."""
+    """Return the step at which a run ends; a population ends after its last whole iteration."""
     return config.steps - config.steps % iteration_of(config) if config.method.is_population else config.steps
 
 
 def folder_differences(task: Task) -> list[str]:
-    """The settings in which the folder of a task holds another run, in words. The number of steps may differ."""
+    """List in words the settings in which a task's folder holds another run; the number of steps may differ.
+
+    A folder without a configuration gives an empty list, one that cannot be read a list of the error.
+    """
     if not (task.folder / CONFIG).exists():
         return []
     try:
@@ -105,10 +108,11 @@ def folder_differences(task: Task) -> list[str]:
 
 
 def prepare(task: Task) -> None:
-    """Write the configuration of a run folder that has none.
+    """Write the configuration of a run folder, or check the one that it has.
 
     Raises:
-        ValueError: The settings cannot run, or the folder holds a run with other settings or more steps.
+        ValueError: The name or the settings cannot be used, or the folder holds a run with other settings or more
+            steps.
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.,+=-]*", task.name):
         raise UserError(f"the name of a task must be that of a folder, got {task.name!r}")
@@ -127,7 +131,7 @@ def prepare(task: Task) -> None:
 
 
 def is_done(task: Task) -> bool:
-    """Whether the run is trained and scored as far as the task says, and its critics are measured if they must be."""
+    """Return whether the run is trained and scored up to the task's steps, and its critics are measured if needed."""
     try:
         scored = int(read_object(task.folder / SUMMARY).get("step", -1))
         return scored >= last_step(task.config) and (not task.critic or _has_critics(task))
@@ -136,17 +140,17 @@ def is_done(task: Task) -> bool:
 
 
 def is_held(task: Task) -> bool:
-    """Whether a process works on the folder."""
+    """Return whether a process works on the folder."""
     return holder(task.folder) is not None
 
 
 def saved_step(task: Task) -> int:
-    """The step of the newest checkpoint; -1 where there is none."""
+    """Return the step of the newest checkpoint; -1 if there is none."""
     return max(checkpoint.kept_steps(task.folder), default=-1)
 
 
 def progress(task: Task) -> Progress:
-    """How far a task is."""
+    """Return the progress of a task, without comparing its settings with those of the folder."""
     goal = last_step(task.config)
     if is_done(task):
         return Progress("done", goal, goal)
@@ -159,23 +163,23 @@ def progress(task: Task) -> Progress:
 
 
 def status(task: Task) -> Progress:
-    """The same, also of a folder that holds another run; it takes longer."""
+    """Return the progress of a task; `other settings` if the folder holds another run. Slower than `progress`."""
     found, others = progress(task), folder_differences(task)
     return replace(found, state="other settings", message="; ".join(others)) if others else found
 
 
 def give_up(task: Task, why: str) -> None:
-    """Note that a task has failed; the next call tries it again."""
+    """Record that a task has failed, and why; the next call of the command tries the task again."""
     write_json(task.folder / FAILED, {"message": why})
 
 
 def forgive(task: Task) -> None:
-    """Forget that a task has failed."""
+    """Remove the record that a task has failed."""
     (task.folder / FAILED).unlink(missing_ok=True)
 
 
 def failure(task: Task) -> str | None:
-    """Why a task has failed; None if it has not."""
+    """Return why a task has failed; None if it has not."""
     try:
         return str(read_object(task.folder / FAILED).get("message", ""))
     except (FileError, OSError):
@@ -183,7 +187,7 @@ def failure(task: Task) -> str | None:
 
 
 def log_tail(task: Task) -> str:
-    """The last lines that workers of a task have written."""
+    """Return the last lines that workers of a task have written; empty without a log."""
     try:
         lines = (task.folder / WORKER_LOG).read_text(errors="replace").splitlines()
     except OSError:
@@ -192,7 +196,7 @@ def log_tail(task: Task) -> str:
 
 
 def critic_steps(folder: Path) -> list[int]:
-    """Steps of kept parameters: those nearest to the paper's, or to the same parts of a run of another length."""
+    """Return the steps of kept parameters nearest to the paper's, or to the same parts of a run of another length."""
     kept = np.array(list(checkpoint.parameter_steps(folder)))
     if not kept.size:
         return []
@@ -206,13 +210,16 @@ def _has_critics(task: Task) -> bool:
 
 
 def _pace(log: Path) -> tuple[int, float | None]:
-    """The step of the newest training row, and steps per second over the last rows of the same process."""
+    """Return the step of the newest training row, and steps per second over the last rows of its process.
+
+    The rate is None if it cannot be measured.
+    """
     rows = [row for row in read_rows(log, NEWEST) if row["event"] == TRAINING and "time_seconds" in row]
     if not rows:
         return 0, None
     last = first = rows[-1]
     for row in reversed(rows[:-1]):
-        if row["time_seconds"] >= first["time_seconds"]:  # of the process before
+        if row["time_seconds"] >= first["time_seconds"]:  # a row of an earlier process
             break
         first = row
     seconds = last["time_seconds"] - first["time_seconds"]

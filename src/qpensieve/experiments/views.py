@@ -28,7 +28,7 @@ T = TypeVar("T")
 METRIC = "L_critic"
 
 SUMMED = ("table1",)
-"""Artefacts whose rows are also put together: IQM over domains, performance profiles."""
+"""Artefacts with further sheets and figures over all rows: IQM over domains, performance profiles."""
 CAPTION = "Mean and standard deviation over seeds; below them the interquartile mean with its 95 % interval."
 OVER_SEEDS = "mean and standard deviation over seeds."
 SHOWN_STEPS = 15
@@ -50,14 +50,14 @@ class View:
     report: Path
 
     def columns(self, row: str) -> list[str]:
-        """The columns that have a run in a row."""
+        """Return the columns that have a run in a row."""
         return [column for column in self.artefact.columns if (row, column) in self.artefact.cells]
 
     def runs(self, row: str, column: str) -> list[RunResults]:
         return cells.read_runs(self.results.paths(self.artefact.cells[row, column]), self.report)
 
     def axes(self) -> dict[str, tuple[str, str]]:
-        """Row -> labels of its two objectives."""
+        """Return row -> labels of its two objectives."""
         found = {}
         for row in self.artefact.rows:
             known = find_domain(self.artefact.cells[row, self.columns(row)[0]].domain)
@@ -68,9 +68,9 @@ class View:
     def panels(
         self, wanted: Mapping[str, tuple[str, Callable[[Sequence[RunResults]], T | None]]]
     ) -> tuple[dict[str, dict[str, T | None]], tuple[Source, ...]]:
-        """Make the series of each panel, column by column; returns them and their runs.
+        """Make the series of each panel, column by column; returns the series and their runs.
 
-        `wanted`: title of a panel -> its row, and what makes a line of the runs of a cell.
+        `wanted`: title of a panel -> its row, and a function from the runs of a cell to a series.
         """
         panels: dict[str, dict[str, T | None]] = {title: {} for title in wanted}
         sources: list[Source] = []
@@ -84,7 +84,7 @@ class View:
     def preference_curves(
         self, rows: Mapping[str, tuple[str, tuple[float, ...]]], name: str, title: str, columns: int = COLUMNS
     ) -> Plate:
-        """Returns under preferences over training; `rows`: title of a panel -> its row and its preference."""
+        """Draw lam . return over training; `rows`: title of a panel -> its row and its preference."""
         make = lambda lam: partial(cells.preference_curve, lam=lam)
         panels, sources = self.panels({panel: (row, make(lam)) for panel, (row, lam) in rows.items()})
         figure = paper_figures.draw_curves(panels, "lam . return", title, columns)
@@ -95,7 +95,7 @@ def show(artefact: Artefact, results: PlanResults, report: Path) -> Parts:
     """Make the parts of a report for an artefact; links are relative to the folder of the report."""
     if artefact.show == "settings":
         return Parts(listings=[LISTINGS[artefact.name]()])
-    if not artefact.cells:  # all of its domains were left out
+    if not artefact.cells:  # the plan leaves out all of its domains
         return Parts()
     return SHOWS[artefact.show](View(artefact, results, report))
 
@@ -109,7 +109,7 @@ def _scores(view: View) -> Parts:
 
 
 def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet:
-    """The table of scores of an artefact."""
+    """Return the table of scores of an artefact."""
     filled = {}
     for (row, column), wanted in artefact.cells.items():
         config = results.plan.configs[wanted]
@@ -138,13 +138,13 @@ def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet
 
 
 def _about_hypervolume(artefact: Artefact, row: str) -> str:
-    """Why HV of a domain does not compare with the paper's; nothing where the paper prints none."""
+    """Say why HV of a row's domain cannot be compared with the paper's; empty if it can, or the paper prints no HV."""
     is_printed = any("HV" in scores for (of, _), scores in artefact.printed.scores.items() if of == row)
     return cells.hypervolume_note(row) if is_printed else ""
 
 
 def _add_sums(shown: Parts, sheet: Sheet) -> None:
-    """Rows put together, on the scale of the reference's means; left out while nothing is whole."""
+    """Add sheets and figures over all rows, on the scale of the reference's means; none while no row is complete."""
     sources = tuple(source for cell in sheet.cells.values() for source in cell.sources)
     panels = {}
     for metric in ("UT", "HV"):
@@ -164,7 +164,7 @@ def _add_sums(shown: Parts, sheet: Sheet) -> None:
 
 
 def _fronts(view: View) -> Parts:
-    """Return vectors at the preferences that all methods of a domain were evaluated on, of every seed."""
+    """Draw the return vectors of every seed, at the preferences on which all methods of a domain were evaluated."""
     artefact, panels, sources = view.artefact, {}, []
     goal = lambda row, column: view.results.plan.configs[artefact.cells[row, column]].steps
     for row in artefact.rows:
@@ -191,7 +191,7 @@ def _growth(view: View) -> Parts:
 
 
 def _path(runs: Sequence[RunResults], lam: tuple[float, ...]) -> Path2d | None:
-    """The steps nearest to fifteenths of the run: every 100 000 in the paper."""
+    """Return mean return vectors at the steps nearest to fifteenths of the run, in the paper every 100 000."""
     curve = cells.preference_curve(runs, lam)
     if curve is None:
         return None

@@ -1,7 +1,7 @@
 """The program that trains one run folder to its end: python -m qpensieve.experiments.worker [options] FOLDER.
 
-It resumes the run, writes its summary and measures its critics if asked. It saves and ends at SIGTERM and when its
-input ends, so with the program that started it. Its exit code (`local.Code`) says how it ended.
+It resumes the run, writes its summary and, with --critic, measures its critics. It saves and ends at SIGTERM and when
+its input ends, which happens when the program that started it ends. Its exit code is a `local.Code`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from qpensieve.train.critic_error import Sampling, measure_run
 from qpensieve.train.interrupts import termination
 
 SMALL_RUN = 10_000
-"""Runs of fewer steps are trials: a few pairs (s, a) are enough."""
+"""Steps below which a run is a trial, whose critics are measured on a few pairs (s, a)."""
 FEW = Sampling(pairs=2, rollouts=2)
 
 
@@ -57,7 +57,7 @@ def _end_with_input() -> None:
 
 
 def work(folder: Path, steps: int | None = None, critic: bool = False, trust: bool = False) -> Code:
-    """Train, summarize and measure; says on stderr how it ended, and returns that."""
+    """Train, summarize and measure; print on stderr how it ended, and return the exit code."""
     try:
         _complete(folder, steps, critic, trust)
     except FolderInUseError as error:
@@ -96,7 +96,7 @@ def measure_critics(folder: Path) -> None:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error or its cause is a lack of memory: the card's, as XLA says it, or the machine's."""
+    """Return whether an error or one of its causes is a lack of memory, on the card (as XLA says it) or the machine."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
