@@ -134,7 +134,7 @@ def test_equal_names_are_refused(tmp_path: Path, plate: Plate):
         write_report(tmp_path, Parts([small(), small(name="TABLE-1")]), About())
     with pytest.raises(ValueError, match="these are twice there: figure-hv"):
         write_report(tmp_path, Parts(plates=[plate, plate]), About())
-    with pytest.raises(ValueError, match=r"the name of a figure is that of its files: .* got '\.\./x'"):
+    with pytest.raises(ValueError, match=r"the name of a figure becomes a file name: .* got '\.\./x'"):
         write_report(tmp_path, Parts(plates=[replace(plate, name="../x")]), About())
 
 

@@ -1,7 +1,7 @@
 """Make cells and curves of a report from run folders and exported files.
 
-One cell may come from several runs with different seeds. The newest full evaluation counts, or else the newest short
-one; the cell then says so.
+One cell may come from several runs with different seeds. It holds the newest full evaluation, or else the newest short
+one, and names its protocol.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ from qpensieve.report.sheets import FULL, SHORT, Cell, compares, seeds_in_words
 from qpensieve.report.summary import format_point
 
 ED = "ED"
-"""The metric that needs a second method."""
+"""The metric that compares with a second method."""
 ROUNDING = 1e-5
-"""Relative difference of one number in a run's folder and in its exported file."""
+"""Largest relative difference between the same number in a run's folder and in its exported file."""
 SAME_ROW = 1e-9
-"""Largest difference of two preferences that are one row of a table."""
+"""Largest difference between preferences that count as the same row of a table."""
 CLOSE = 1e-6
-"""Largest difference of two preferences that are the same in a curve."""
+"""Largest difference between preferences that count as the same in a curve."""
 
 PerSeed = Float64[np.ndarray, " seed"]
 Preferences = Float64[np.ndarray, "_ d"]
@@ -46,13 +46,13 @@ BySeed = dict[int, dict[int, Any]]
 def read_cell(
     paths: Sequence[Path], step: int | None = None, goal: int | None = None, report: Path | None = None
 ) -> Cell:
-    """Read a cell from all runs of a method on a domain, in any order; a missing one where there is no result yet.
+    """Read a cell from all runs of a method on a domain, in any order; without a result yet, return a missing cell.
 
     Args:
         paths: Run folders or exported files. Those that do not exist or were not evaluated yet are left out.
-        step: Newest step that counts; None: any.
-        goal: Steps of the whole run; None: as the runs' configuration says.
-        report: Folder of the report, to link from; None: runs are not linked.
+        step: Newest step to use. None: any.
+        goal: Steps of the whole run. None: the number in the runs' configuration.
+        report: Folder of the report, from which runs are linked. None: they are not linked.
 
     Raises:
         ValueError: Runs differ in domain, method or settings, or have different results for the same seed.
@@ -64,13 +64,13 @@ def read_cell(
 
 
 def with_dominance(cell: Cell, against: Sequence[Path], step: int | None = None, goal: int | None = None) -> Cell:
-    """The cell with ED of each seed, NaN where the other method has no such seed; a note says why.
+    """Return the cell with ED of each seed; NaN, with a note, for a seed that the other method lacks.
 
     Args:
         cell: A cell that was read from runs.
-        against: Runs of the method that ED is measured against; without them there is no ED.
-        step: Newest step of these that counts; None: any.
-        goal: Steps of a whole run of that method; None: those of the cell.
+        against: Runs of the method that ED is measured against. Empty: the cell is returned as it is.
+        step: Newest step of these runs to use. None: any.
+        goal: Steps of a whole run of that method. None: those of the cell.
     """
     if cell.values is None or not against:
         return cell
@@ -110,9 +110,9 @@ def read_runs(paths: Sequence[Path], report: Path | None = None) -> list[RunResu
 
 
 def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Cell | None:
-    """The newest full evaluation of the runs at or before a step, else the newest short one; None if there is none.
+    """Return the newest full evaluation of the runs up to a step, else the newest short one; None if there is none.
 
-    Runs that are behind the furthest one are left out; a note names them.
+    Runs that are behind the furthest run are left out, and a note names them.
     """
     each = [(run, _newest(run, step)) for run in runs]
     found = [(run, one) for run, one in each if one is not None]
@@ -129,7 +129,7 @@ def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Cell | No
 
 
 def cell_of(run: RunResults, one: Evaluation) -> Cell:
-    """One evaluation of one run."""
+    """Return the cell of one evaluation of one run."""
     return Cell(
         _compared(one),
         run.seeds,
@@ -144,21 +144,21 @@ def cell_of(run: RunResults, one: Evaluation) -> Cell:
 
 
 def cell_on(cell: Cell, preferences: Preferences, reference: Float64[np.ndarray, " d"] | None) -> Cell:
-    """The cell on some of its preferences, with HV from a reference point."""
+    """Return the cell on some of its preferences, with HV from a reference point; no HV if it is None."""
     returns = returns_on(cell, preferences)
     played = Evaluation(cell.step, 1, preferences, reference, returns[:, :, None])
     return replace(cell, values=_compared(played), protocol=FULL, preferences=preferences, returns=returns)
 
 
 def returns_on(cell: Cell, preferences: Preferences) -> Float64[np.ndarray, "seed q d"]:
-    """Mean returns of a cell under some of its preferences."""
+    """Return the mean returns of a cell under some of its preferences."""
     assert cell.returns is not None
     near = np.abs(cell.preferences - preferences[:, None]).max(axis=2) < SAME_ROW
     return cell.returns[:, near.argmax(axis=1)]
 
 
 def common_preferences(tables: Sequence[Preferences]) -> Preferences:
-    """The rows of the first table that are in all others."""
+    """Return the rows of the first table that all others have."""
     first, *others = tables
     is_common = np.ones(len(first), bool)
     for other in others:
@@ -167,13 +167,13 @@ def common_preferences(tables: Sequence[Preferences]) -> Preferences:
 
 
 def dominance_by_seed(ours: Cell, theirs: Cell) -> dict[int, float]:
-    """Seed of this run -> its ED against the same seed of the other, on the preferences that both were evaluated on.
+    """Return seed -> ED of our run against the same seed of the other, on the preferences of both evaluations.
 
-    Returns are rounded as in exported files: the mean of ten times 23.7 is a little less than 23.7, and a trip must not
-    win against itself.
+    Returns are rounded as in exported files: the mean of ten times 23.7 is a little less than 23.7, and an episode must
+    not dominate itself.
 
     Raises:
-        ValueError: They are of different domains, or share no preference.
+        ValueError: The domains differ, or no preference is in both.
     """
     if ours.domain != theirs.domain:
         raise UserError(f"runs must have the same domain to be compared, got {ours.domain}, {theirs.domain}")
@@ -188,7 +188,7 @@ def dominance_by_seed(ours: Cell, theirs: Cell) -> dict[int, float]:
 
 
 def hypervolume_note(domain: str) -> str:
-    """Why the HV of a domain does not compare with the paper's; empty where it does, or the paper has none."""
+    """Say why HV of a domain cannot be compared with the paper's; empty if it can, or the domain is not the paper's."""
     known = find_domain(domain)
     if known is None or not known.in_paper or known.is_hypervolume_comparable:
         return ""
@@ -198,7 +198,7 @@ def hypervolume_note(domain: str) -> str:
 
 
 def score_curve(runs: Sequence[RunResults], score: str = "hv") -> Curve | None:
-    """A score of the short evaluations over training; None if no run has it.
+    """Return a score of the short evaluations over training; None if no run has it.
 
     Args:
         runs: Runs of one method (`read_runs`).
@@ -217,14 +217,14 @@ def score_curve(runs: Sequence[RunResults], score: str = "hv") -> Curve | None:
 
 
 def preference_curve(runs: Sequence[RunResults], lam: ArrayLike) -> Curve | None:
-    """The return weighed by a preference, over training under it; None if no evaluation played it."""
+    """Return lam . return under a preference over training; None if no evaluation played the preference."""
     weights = np.asarray(lam, np.float64)
     found = {step: {seed: r @ weights for seed, r in of.items()} for step, of in _returns(runs, weights).items()}
     return _curve(found, runs)
 
 
 def preference_path(runs: Sequence[RunResults], lam: ArrayLike, steps: Sequence[int]) -> Path2d | None:
-    """Mean return vectors over seeds under one preference at some steps; None if no evaluation played it.
+    """Return mean return vectors over seeds under one preference at some steps; None if no evaluation played it then.
 
     Args:
         runs: Runs of one method.
@@ -237,7 +237,7 @@ def preference_path(runs: Sequence[RunResults], lam: ArrayLike, steps: Sequence[
 
 
 def _matching(ours: Cell, others: Sequence[RunResults], step: int | None, goal: int) -> Cell | None:
-    """Find the reference's evaluation to compare with: its last one where both are whole, else one of the same step."""
+    """Find the reference's evaluation to compare with: the newest if it is comparable, else one up to the same step."""
     for one in (evaluation(others, step), evaluation(others, ours.step)):
         if one is None or (one.protocol == SHORT) != (ours.protocol == SHORT):
             continue
@@ -257,7 +257,7 @@ def _newest(run: RunResults, step: int | None) -> Cell | None:
 
 
 def _protocol(one: Evaluation) -> str:
-    """The full protocol, or how many preferences or episodes were played instead."""
+    """Return `full protocol`, or the number of preferences or episodes that were played instead."""
     whole = test_table(one.preferences.shape[1])
     is_all = one.preferences.shape == whole.shape and np.allclose(one.preferences, whole)
     parts = [] if is_all else [count(len(one.preferences), "preference")]
@@ -266,7 +266,7 @@ def _protocol(one: Evaluation) -> str:
 
 
 def _merge(each: Sequence[Cell]) -> Cell:
-    """One evaluation of all seeds; of a seed that several have, the first."""
+    """Join cells of different seeds; a seed that several cells have is taken from the first of them."""
     owner = {seed: (one, i) for one in reversed(each) for i, seed in enumerate(one.seeds)}
     seeds = tuple(sorted(owner))
     take = lambda of: np.stack([of(owner[seed][0])[owner[seed][1]] for seed in seeds])
@@ -280,13 +280,13 @@ def _merge(each: Sequence[Cell]) -> Cell:
 
 
 def _compared(one: Evaluation) -> dict[str, PerSeed]:
-    """The scores that compare methods, by their headings."""
+    """Return the scores that compare methods, by their headings."""
     found = {score.compared: one.score(name) for name, score in SCORES.items() if score.compared}
     return {heading: values for heading, values in found.items() if values is not None}
 
 
 def _check_pair(one: RunResults, other: RunResults) -> None:
-    """Raise ValueError where two runs cannot be in the same cell."""
+    """Raise ValueError if two runs cannot be in the same cell."""
     found = [difference.name for difference in settings_that_differ(one.config, other.config, {LEARNING})]
     if one.history.full_preferences.tolist() != other.history.full_preferences.tolist():
         found.append("test preferences")
@@ -300,7 +300,7 @@ def _check_pair(one: RunResults, other: RunResults) -> None:
 
 
 def _check_overlap(one: RunResults, other: RunResults, seed: int) -> None:
-    """Raise ValueError where a seed has different full evaluations at the same step."""
+    """Raise ValueError if a seed has different full evaluations at the same step."""
     i, j = one.seeds.index(seed), other.seeds.index(seed)
     theirs = {evaluated.step: evaluated.returns for evaluated in other.history.full}
     for evaluated in one.history.full:
@@ -313,12 +313,12 @@ def _check_overlap(one: RunResults, other: RunResults, seed: int) -> None:
 
 
 def _rank(run: RunResults) -> tuple[bool, str]:
-    """Of one seed in several runs the folder counts before the exported file, which is rounded."""
+    """Return a sort key that puts a folder before an exported file, which is rounded."""
     return run.path.is_file(), str(run.path)
 
 
 def _returns(runs: Sequence[RunResults], lam: np.ndarray) -> BySeed:
-    """Mean returns under a preference; curve evaluations have more episodes than short ones, full ones the most."""
+    """Return mean returns under a preference; of one step a full evaluation counts before curve and short ones."""
     found: BySeed = {}
     for run in runs:
         for one in (*run.history.short, *run.history.curves, *run.history.full):
@@ -333,7 +333,7 @@ def _put(found: BySeed, step: int, seeds: Sequence[int], values: np.ndarray) -> 
 
 
 def _complete(found: BySeed) -> BySeed:
-    """The steps that have as many seeds as any, in order: a mean over fewer would jump."""
+    """Keep the steps that have the largest number of seeds, in ascending order: a mean over fewer seeds would jump."""
     most = max(map(len, found.values()), default=0)
     return {step: found[step] for step in sorted(found) if len(found[step]) == most}
 

@@ -1,4 +1,4 @@
-"""Runs side by side, from run folders or exported files: a table on common preferences, and pictures."""
+"""Compare runs, from run folders or exported files: a table on common preferences, and pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,13 +53,13 @@ class Result:
     def on(
         self, preferences: Float64[np.ndarray, "p d"], reference: Float64[np.ndarray, " d"] | None = None
     ) -> "Result":
-        """The result on some of its preferences, and with a reference point, if one is given."""
+        """Return the result on some of its preferences, with another reference point if `reference` is not None."""
         point = self.reference if reference is None else reference
         return Result(self.run, cell_on(self.played, preferences, point), point)
 
     @property
     def search(self) -> tuple[int, int, int] | None:
-        """Iterations, generations and about the measuring steps per seed until then; None for other methods."""
+        """Iterations, generations and (estimated) measuring steps per seed up to its step; None without a search."""
         search = self.run.search
         if search is None:
             return None

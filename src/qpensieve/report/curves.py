@@ -31,9 +31,9 @@ class Panel:
     """One panel of logged values.
 
     Attributes:
-        title: What it shows.
-        names: Logged value -> label.
-        is_log: Whether its axis is logarithmic.
+        title: Title of the panel.
+        names: Logged value -> label of its line.
+        is_log: Whether the value axis is logarithmic.
         is_ordered: Whether the lines are bins, coloured from small to large.
     """
 
@@ -44,7 +44,7 @@ class Panel:
 
 
 def logged_panels(objectives: Sequence[str]) -> list[Panel]:
-    """All panels of logged values, in the order drawn."""
+    """Return all panels of logged values, in the order drawn."""
     edges = [f"{i / BINS:g} to {(i + 1) / BINS:g}" for i in range(BINS)]
     of_first = f"by preference for {objectives[0]}" if objectives else "by preference"
     binned = lambda name: {f"{name}_bin_{i + 1}": edges[i] for i in range(BINS)}
@@ -108,7 +108,7 @@ def compare_curves(runs: Sequence[RunResults], out: Path, by_preference: bool = 
     Args:
         runs: The runs.
         out: Picture to write.
-        by_preference: Draw the return under each preference instead, of methods that learn single preferences.
+        by_preference: Draw the return under each preference instead; the runs must learn single preferences.
 
     Raises:
         MissingPlots: matplotlib is not installed.
@@ -136,11 +136,11 @@ def compare_curves(runs: Sequence[RunResults], out: Path, by_preference: bool = 
 
 
 def draw_training(run: RunResults, out: Path) -> Path | None:
-    """Draw what was logged while a run learned, with a line at every alarm; None if nothing was logged.
+    """Draw the training metrics of a run, with a line at every alarm; None if nothing was logged.
 
     Raises:
         MissingPlots: matplotlib is not installed.
-        FileNotFoundError: It is not a run folder.
+        FileNotFoundError: There is no run folder.
         ValueError: A file is damaged.
     """
     num_seeds = int(run.config.get("seeds", 1))
@@ -161,15 +161,15 @@ def draw_training(run: RunResults, out: Path) -> Path | None:
 
 
 def read_training(path: Path) -> list[dict[str, object]]:
-    """Training rows by step; if a step occurs twice (a resumed run), the later row counts. Broken lines are skipped."""
+    """Return training rows by step. If a step occurs twice, the later row counts. Broken lines are skipped."""
     by_step = {row["step"]: row for row in read_rows(path) if row["event"] == TRAINING}
     return [by_step[step] for step in sorted(by_step)]
 
 
 def read_series(rows: list[dict[str, object]], key: str, num_seeds: int) -> Series | None:
-    """Steps and values of one logged quantity, or None if no row has it; values that are not finite leave a gap.
+    """Return steps and values of one logged quantity, or None if no row has it; values that are not finite leave a gap.
 
-    Where seeds have several agents, the mean over a seed's, or the largest of peaks.
+    If a seed has several agents, its value is their mean, or the largest of peaks.
     """
     fits = lambda value: np.size(value) > 0 and np.size(value) % num_seeds == 0
     pairs = [(row["step"], row[key]) for row in rows if fits(row.get(key, ()))]
@@ -183,7 +183,7 @@ def read_series(rows: list[dict[str, object]], key: str, num_seeds: int) -> Seri
 
 
 def short_note(*runs: RunResults) -> str:
-    """Description of the short protocol of runs that share its preferences, for the foot of a picture."""
+    """Describe the short protocol of runs that share its preferences, for the foot of a picture."""
     rows = drawing.count(len(runs[0].history.short_preferences), "preference")
     episodes = sorted({one.num_episodes for run in runs for one in run.history.short[:1]})
     played = " or ".join(map(str, episodes)) + (" episode" if episodes == [1] else " episodes")
@@ -193,7 +193,7 @@ def short_note(*runs: RunResults) -> str:
 
 
 def _scores(run: RunResults) -> dict[str, Series]:
-    """Score -> its values in the short evaluations; without HV where there is no reference point."""
+    """Return score -> its values in the short evaluations; without HV if there is no reference point."""
     short = run.history.short
     if not short:
         raise UserError(f"{run.path} has no short evaluation yet; nothing to draw")
@@ -207,7 +207,11 @@ def _scores(run: RunResults) -> dict[str, Series]:
 
 
 def _by_preference(run: RunResults) -> dict[str, Series]:
-    """Preference -> the return weighed by it, of learners that each have a preference of their own."""
+    """Return preference -> lam . return under it, for a run whose agents have preferences of their own.
+
+    Raises:
+        ValueError: The run has no such evaluations.
+    """
     short = run.history.short
     if not short or len(short[0].preferences) > FEW or short[0].returns is None:
         raise UserError(f"{run.path} holds no curves of single preferences, which sac and hybrid-sac have")
@@ -218,7 +222,7 @@ def _by_preference(run: RunResults) -> dict[str, Series]:
 
 
 def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Panel, dict[str, Series]]]:
-    """The panels that have logged values, and these."""
+    """Return the panels that have logged values, each with its series."""
     rows, chosen = read_training(run / METRICS), []
     with interpreting(run / METRICS, "a log"):
         for panel in panels:
@@ -229,7 +233,7 @@ def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Pan
 
 
 def _learned_objectives(run: RunResults, rows: list[dict[str, object]]) -> list[str]:
-    """Names of the objectives whose errors are logged."""
+    """Return the names of the objectives whose errors are logged."""
     num = sum(name.startswith("td_error_") for name in (rows[-1] if rows else {}))
     names = run.named_objectives
     if num == 1 < len(names):
@@ -261,7 +265,7 @@ def _number_seeds(axes: Axes, series: Series, first: int) -> None:
 
 
 def _ceilings(run: RunResults) -> dict[str, dict[str, float]]:
-    """Score -> name -> ceiling that no policy can exceed; none if the exact front is unknown."""
+    """Return score -> name -> ceiling that no policy can exceed; empty if the exact front is unknown."""
     history = run.history
     if run.exact is None or history.reference is None:
         return {"ut": {}, "hv": {}}

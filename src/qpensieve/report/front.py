@@ -184,7 +184,7 @@ def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int 
 
 
 def _scatter(axes: Axes, front: Points, i: int, j: int) -> None:
-    """Draw objective j over i in the colours of the preferences. Dominated points are small and pale."""
+    """Draw objective j over objective i in the colours of the preferences. Dominated points are small and pale."""
     points, colours = front.all[:, [i, j]], drawing.preference_colours(front.lam)
     order, areas = _rings(points, front.lam[:, i])
     pale, strong = order[~front.is_best[order]], order[front.is_best[order]]
@@ -197,7 +197,7 @@ def _scatter(axes: Axes, front: Points, i: int, j: int) -> None:
 def _rings(
     points: Float64[np.ndarray, "n 2"], colour: Float64[np.ndarray, " n"]
 ) -> tuple[Int64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
-    """Order to draw in, and marker areas: points at one place become rings of equal area, sorted by colour."""
+    """Return the order to draw points in, and marker areas: equal points become rings of equal area, by colour."""
     _, place, counts = np.unique(points.round(6), axis=0, return_inverse=True, return_counts=True)
     order = np.lexsort((colour, place.reshape(-1)))
     first = np.cumsum(counts) - counts
@@ -217,7 +217,7 @@ def _marks(front: Points) -> list[str]:
 
 
 def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points: Points) -> str:
-    """Set the title; returns the footnote. Next to UT are always the numbers that show whether it is obeyed."""
+    """Set the title; returns the footnote, with numbers that show whether the policy follows the preference."""
     summary, seeds = newest.summary, drawing.count(run.history.num_seeds, "seed")
     is_full = newest in run.history.full
     scores = f"UT {drawing.format_mean_std(summary.ut)}"

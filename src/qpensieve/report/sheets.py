@@ -21,13 +21,13 @@ from qpensieve.report.text import TextCell, TextTable, anchor_of, slug
 Values = Float64[np.ndarray, " seed"] | Float64[np.ndarray, "seed task"]
 """One value per seed; NaN where a seed has none. [seed, task] in sheets over several domains."""
 Printed = tuple[float, float | None]
-"""Mean and standard deviation that the paper prints."""
+"""Mean and standard deviation in the paper; None if it prints no deviation."""
 MISSING = "missing"
 """Text of a cell without a run."""
 FULL, SHORT = "full protocol", "short protocol"
 """Protocols of evaluation."""
 LARGE = 1e4
-"""Numbers of at least this size get a power of ten if the sheet sets no power."""
+"""Numbers from this size on get a power of ten if the sheet sets none."""
 NOTHING: Mapping[str, Values] = MappingProxyType({})
 VALUE_COLUMNS = ("row", "column", "metric", "seed", "task", "value", "step", "goal", "protocol", "run", "commit")
 SUMMARY_COLUMNS = (
@@ -40,15 +40,15 @@ SUMMARY_COLUMNS = (
 
 @dataclass(frozen=True)
 class Source:
-    """A run that numbers come from.
+    """A run that has provided numbers.
 
     Attributes:
         label: The run in words.
-        path: Its folder or exported file, relative to the report; empty: there is none to link to.
-        seeds: Its seeds.
+        path: Folder or exported file of the run, relative to the report. Empty: the run is not linked.
+        seeds: Seeds of the run.
         machine: Machine in words.
-        commit: Commit of the code that made it.
-        config: Its configuration.
+        commit: Commit of the code that made the run.
+        config: Configuration of the run.
         provenance: Versions and machine, as the run recorded them.
     """
 
@@ -62,17 +62,17 @@ class Source:
 
     @property
     def config_path(self) -> str:
-        """The file that holds its configuration, relative to the report; empty if there is none to link to."""
+        """File with the run's configuration, relative to the report; empty if the run is not linked."""
         return self.path if self.path.endswith(".json") or not self.path else f"{self.path}/config.json"
 
     @property
     def name(self) -> str:
-        """Name of its folder or exported file; empty if there is none to link to."""
+        """Name of the run's folder or exported file; empty if the run is not linked."""
         return Path(self.path).name.removesuffix(".json")
 
     @property
     def anchor(self) -> str:
-        """Name of its section in the report; equal for equal runs, different for others."""
+        """Name of the run's section in the report; equal for equal runs, different for others."""
         content = json.dumps([self.label, self.path, self.seeds, self.config, self.provenance], sort_keys=True)
         return f"run-{slug(self.label)}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
@@ -87,14 +87,14 @@ class Cell:
         step: Environment steps after which the values were measured.
         goal: Environment steps of the whole run; a cell of fewer steps is marked.
         sources: The runs that the values come from.
-        printed: Metric -> what the paper prints, in full (1021, not 10.21 of a table in hundreds).
-        note: Note for every number here.
+        printed: Metric -> numbers that the paper prints, in full (1021, not 10.21 of a table in hundreds).
+        note: Note for every number of the cell.
         notes: Metric -> note for its numbers.
         protocol: Protocol of the evaluation; any but `FULL` is marked.
-        derived: Name of the sheet whose cells were combined here, instead of sources.
-        domain: Domain, where the values were measured by one evaluation.
-        preferences: Its test preferences.
-        returns: Its mean returns; None where an exported file has only scores.
+        derived: Name of the sheet whose cells were combined in this cell; empty if it has sources.
+        domain: Domain of the evaluation; empty if the values are of several.
+        preferences: Test preferences of the evaluation.
+        returns: Mean returns of the evaluation. None: an exported file has only scores.
     """
 
     values: Mapping[str, Values] | None = None
@@ -113,7 +113,7 @@ class Cell:
 
     @property
     def scores(self) -> Mapping[str, Values]:
-        """Its values; none where there is no run."""
+        """The values of the cell; an empty mapping if there is no run."""
         return self.values or NOTHING
 
     @property

@@ -1,4 +1,4 @@
-"""The scores of a run: the file `summary.json`, and the table at the end of a run."""
+"""The scores of a run: the file `summary.json`, and the table that is printed at the end."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -18,16 +18,16 @@ from qpensieve.report.drawing import count
 from qpensieve.report.results import Evaluation, read_run
 
 ROUNDING = 1e-9
-"""Relative difference of two sums of the same numbers."""
+"""Largest relative difference, by rounding, between two sums of the same numbers."""
 WORTH_SAYING = 0.1
-"""Share of UT by which the best rows must be better to be mentioned: in-sample they always are a little."""
+"""Share of UT by which the best rows must be better to be mentioned: in-sample they are always a little better."""
 CALIBRATED, BEST_ROW = SCORES["calibrated"].label, SCORES["best_row"].label
 SOURCES = {"UT": "UT asked", CALIBRATED: "UT calibrated (held out)", BEST_ROW: "UT best row (in-sample)"}
-"""Score -> its heading, which says what the preference is answered by and on which episodes that is measured."""
+"""Score -> its heading, which names the row asked for and the episodes of the measurement."""
 
 
 def summarize_run(folder: Path) -> dict[str, Any]:
-    """Scores of the newest full evaluation, per seed and over seeds, and exact ceilings if they are known."""
+    """Return the scores of the newest full evaluation, per seed and over seeds, and exact ceilings if known."""
     run = read_run(folder)
     newest = run.full_at()
     named = columns(newest.summary)
@@ -81,7 +81,7 @@ def format_summary(content: dict[str, Any]) -> str:
 
 
 def _about_single(content: dict[str, Any]) -> list[str]:
-    """Compare following the preference with always using the single best one."""
+    """Return lines that compare following the preference with always using the single best preference."""
     own, single = (float(np.mean(content["per_seed"][name])) for name in ("UT", "best single row UT"))
     if content["preferences"] == 1:
         return []
@@ -95,7 +95,7 @@ def _about_single(content: dict[str, Any]) -> list[str]:
 
 
 def _about_choice(content: dict[str, Any]) -> list[str]:
-    """Advise to calibrate where other rows of the table reach more than the preference itself."""
+    """Return lines that advise to calibrate, if other rows of the table reach more than the preference itself."""
     per_seed = content["per_seed"]
     if CALIBRATED in per_seed:
         return []
@@ -110,7 +110,7 @@ def _about_choice(content: dict[str, Any]) -> list[str]:
 
 
 def _about_reference(content: dict[str, Any]) -> list[str]:
-    """A note on HV: where it is measured from, unless that is the domain's own point."""
+    """Return notes on HV: it is missing, 0, from another point than the domain's own, or not like the paper's."""
     known, point = find_domain(content["domain"]), content["reference"]
     if point is None:
         return ["no HV: the environment sets no reference point; --reference does (of train, evaluate and compare)"]
@@ -125,7 +125,7 @@ def _about_reference(content: dict[str, Any]) -> list[str]:
 
 
 def about_no_volume(point: Iterable[float]) -> str:
-    """Explain an HV of 0."""
+    """Say why HV is 0, and what to do."""
     return (
         f"HV is 0: no return is above the reference point {format_point(point)} in every objective; "
         "train longer, or set a point that is worse than what you would accept (--reference)"

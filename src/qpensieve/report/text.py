@@ -174,14 +174,14 @@ def terminal(table: TextTable) -> str:
 
 
 def csv(lines: Iterable[Sequence[object]]) -> str:
-    """Lines of values as CSV; numbers without the digits that are rounding."""
+    """Return lines of values as CSV; floats have 12 digits, without those that are rounding."""
     text = io.StringIO()
     writers.writer(text, lineterminator="\n").writerows(_plain(line) for line in lines)
     return text.getvalue()
 
 
 def listing_csv(table: TextTable) -> str:
-    """The texts of a table as CSV."""
+    """Return the texts of a table as CSV."""
     return csv([table.headings, *([cell.text for cell in row] for row in table.rows)])
 
 
@@ -191,19 +191,19 @@ def escape(text: str) -> str:
 
 
 def slug(text: str) -> str:
-    """`text` as part of an address: lower-case letters, digits and hyphens."""
+    """Return `text` as part of an address: lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
 
 
 def anchor_of(kind: str, name: str) -> str:
-    """Address of a table or figure in the report."""
+    """Return the address of a table or figure in the report."""
     return f"{kind}-{slug(name)}"
 
 
 def check_name(kind: str, name: str) -> None:
-    """Raise ValueError for a name that files cannot have."""
+    """Raise ValueError unless the name has only letters, digits, - and _: it becomes a file name."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        raise UserError(f"the name of a {kind} is that of its files: letters, digits, - and _; got {name!r}")
+        raise UserError(f"the name of a {kind} becomes a file name: use letters, digits, - and _; got {name!r}")
 
 
 def _in_markdown(table: TextTable, cell: TextCell, links: bool) -> str:
@@ -233,6 +233,6 @@ def _plain(line: Sequence[object]) -> list[object]:
 
 
 def _letter(number: int) -> str:
-    """a, b, ..., z, aa, ab, ..."""
+    """Return the letter of a note: a, b, ..., z, aa, ab, ..."""
     before, last = divmod(number, 26)
     return (_letter(before - 1) if before else "") + chr(ord("a") + last)
