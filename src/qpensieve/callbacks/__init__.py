@@ -1,8 +1,8 @@
 """Callbacks: your own code, TensorBoard or Weights & Biases follows a training while it runs.
 
-`agent.learn(steps, callback=...)` takes one or a list of them; `qpensieve train --tensorboard --wandb PROJECT
---callback module:name` has the same for runs. A callback is a function `f(step, metrics)`, called with every row of
-training metrics and every evaluation, or an object with any methods of `Callback`; it need not inherit from it.
+`agent.learn(steps, callback=...)` takes a callback or a list of them; `qpensieve train --tensorboard --wandb PROJECT
+--callback module:name` does the same for runs. A callback is a function `f(step, metrics)`, called with every row of
+training metrics and every evaluation, or an object with any methods of `Callback`, which need not be its base class.
 
 To stop the training, return False (None and True continue) or raise `StopTraining`: what was learned is kept, can be
 saved and learned on. Any other exception of a callback ends the training as `CallbackError`, which names the callback;

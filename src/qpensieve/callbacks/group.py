@@ -1,4 +1,4 @@
-"""Several callbacks as one: called in order; messages name the callback that stops or fails."""
+"""Several callbacks as one. They are called in order; messages name the callback that stops or fails."""
 
 import difflib
 import importlib
@@ -16,7 +16,7 @@ from qpensieve.importing import place_of, working_folder
 Hook = Literal["on_start", "on_step", "on_metrics", "on_evaluation", "on_end"]
 HOOKS: tuple[Hook, ...] = get_args(Hook)
 Listener = tuple[str, dict[Hook, Callable[..., object]]]
-"""One callback: its name for people, and its methods by name."""
+"""One callback: its name in messages, and its methods by name."""
 
 
 class Callbacks:
@@ -26,7 +26,7 @@ class Callbacks:
         given: A callback, several of them, or None.
 
     Raises:
-        TypeError: One of them is no callback; says what would be.
+        TypeError: An object is no callback; the message says what a callback is.
     """
 
     def __init__(self, given: object = None):
@@ -43,7 +43,11 @@ class Callbacks:
 
     @contextmanager
     def during(self, training: Training) -> Iterator[None]:
-        """Call all at the begin of a training and, whatever happens, at its end."""
+        """Call all callbacks at the beginning of a training and, whatever happens, at its end.
+
+        Raises:
+            CallbackError: A callback failed.
+        """
         self._step, self.stopped_by, self._told = training.step, None, []
         try:
             for listener in self._listeners:
@@ -60,7 +64,7 @@ class Callbacks:
             raise failures[0]
 
     def tell(self, hook: Hook, step: int, *what: Metrics | Evaluation) -> None:
-        """Call a method of all: a block is done, there is a row of training metrics, or the policies were evaluated."""
+        """Call a method of all callbacks: on_step, on_metrics or on_evaluation; CallbackError if a callback fails."""
         self._step = step if hook == "on_step" else self._step
         for listener in self._told:
             self._call(listener, hook, step, *what)
@@ -79,7 +83,7 @@ class Callbacks:
             self.stopped_by = self.stopped_by or name
 
     def _end(self, end: End) -> list[CallbackError]:
-        """Call all at the end, also if some fail; return their errors."""
+        """Call on_end of all callbacks, even if some fail; return their errors."""
         failures: list[CallbackError] = []
         for listener in self._told:
             try:
@@ -109,10 +113,12 @@ def _listener(one: object) -> Listener:
 
 
 def find_callbacks(names: Iterable[str]) -> list[object]:
-    """The callbacks that `module:name` name, from the working folder too; a class is called to make one.
+    """Return the callbacks with these names, `module:name`; a class is called without arguments.
+
+    Modules may be in the working folder.
 
     Raises:
-        ValueError: There is no such module or name, or it is no callback; says which.
+        ValueError: There is no such module or name, or it is no callback; the message names it.
     """
     return [_find(*name.partition(":")) for name in names]
 
@@ -125,7 +131,7 @@ def _find(module: str, colon: str, rest: str) -> object:
         with working_folder():
             found = attrgetter(rest)(importlib.import_module(module))
             made = found() if isinstance(found, type) else found
-            _listener(made)  # what is no callback is refused now, by its name
+            _listener(made)  # refuse an object that is no callback by its name
             return made
     except Exception as error:
         cause = f"{type(error).__name__}: {error}{place_of(error)}"

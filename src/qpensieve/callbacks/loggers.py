@@ -19,7 +19,7 @@ FILES = "events.out.tfevents.*"
 OWN_FOLDER = "wandb"
 """Folder that wandb makes for its files."""
 STEP = "step"
-"""Name under which every row says its environment step."""
+"""Name of the environment step in every row."""
 
 
 class _Logger(Callback):
@@ -29,18 +29,18 @@ class _Logger(Callback):
 
 
 class TensorBoard(_Logger):
-    """Writes metrics for TensorBoard: look at them with `tensorboard --logdir FOLDER`.
+    """Writes metrics for TensorBoard: show them with `tensorboard --logdir FOLDER`.
 
-    Means over seeds are `train/...`, `eval/UT`, `eval/HV`, ...; those of each seed are `seed_0/train/...`. A training
-    that continues (`learn` again, `qpensieve resume`) writes into the same folder; what an earlier one wrote after the
-    step it continues from is hidden, so that no step shows twice. A run that was trained without it is written from its
-    first step on.
+    Means over seeds are `train/...`, `eval/UT`, `eval/HV`, ...; values of each seed are `seed_0/train/...`. A training
+    that continues (`learn` again, `qpensieve resume`) writes into the same folder, and rows that an earlier training
+    wrote after its first step are hidden, so that no step shows twice. If a run was trained without this logger, the
+    rows from its first step on are added.
 
     Args:
-        folder: Where to write; a folder for this training alone.
+        folder: Folder of the files, for this training alone.
 
     Raises:
-        ImportError: tensorboardX is not installed; says how to get it.
+        ImportError: tensorboardX is not installed; the message says how to install it.
     """
 
     def __init__(self, folder: str | Path):
@@ -50,7 +50,7 @@ class TensorBoard(_Logger):
         self._seeds: tuple[int, ...] = ()
 
     def on_start(self, training: Training) -> None:
-        """Open a file; refuse a folder with those of another training."""
+        """Open a file; FileInTheWayError if a new training finds files of another one."""
         refuse_link(self.folder)
         is_used = next(self.folder.glob(FILES), None) is not None
         if is_used and training.step == 0:
@@ -69,7 +69,7 @@ class TensorBoard(_Logger):
             self.on_metrics(step, metrics)
 
     def on_metrics(self, step: int, metrics: Metrics) -> None:
-        """Write a row of training metrics; it is on the disk afterwards, so that a run that is killed leaves no gap."""
+        """Write a row of training metrics to the disk, so that a run that is killed leaves no gap."""
         for name, value in scalars(metrics, self._seeds).items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
@@ -92,19 +92,19 @@ class WandB(_Logger):
     """Sends metrics to Weights & Biases, or keeps them for `wandb sync` (`mode="offline"`, no account needed).
 
     Names are those of `TensorBoard`. A resumed training continues the same W&B run: rows that were sent before are
-    not sent again, which loses nothing since a resumed run has the same numbers. If the process was killed, nobody
-    knows what W&B has got: then the whole run is sent again, as a new W&B run.
+    not sent again, which loses nothing since a resumed run has the same numbers. If the process was killed, it is
+    unknown which rows W&B has: then the whole run is sent again, as a new W&B run.
 
     Args:
         project: The W&B project.
-        name: Name of the W&B run; default: the run folder's, or W&B's choice.
-        mode: `online`, `offline` or `disabled`; default: W&B's (the environment variable WANDB_MODE, else online).
-        folder: Where wandb puts its files, and where it is remembered which W&B run this is, so that a training that
-            another process resumes continues it. Default: the run folder; an agent has none.
+        name: Name of the W&B run. None: the name of the run folder, or W&B's choice.
+        mode: `online`, `offline` or `disabled`. None: W&B's choice (the environment variable WANDB_MODE, else online).
+        folder: Folder for wandb's files and for the id of the W&B run, so that another process can resume it. None: the
+            run folder; for an agent no folder, and the id is kept in memory.
         settings: Further arguments of `wandb.init`, such as entity, group or tags.
 
     Raises:
-        ImportError: wandb is not installed; says how to get it.
+        ImportError: wandb is not installed; the message says how to install it.
     """
 
     def __init__(

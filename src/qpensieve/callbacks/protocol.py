@@ -13,11 +13,11 @@ from qpensieve.errors import ShownError
 from qpensieve.records.scores import RunSummary, scores
 
 End = Literal["done", "stopped", "failed"]
-"""How a training ended: all steps were done; a callback or Ctrl-C stopped it; something raised an error."""
+"""End of a training: all steps were done; a callback or Ctrl-C stopped it; it raised an error."""
 Answer = bool | None
 """Answer of a hook: False stops the training, None and True continue it."""
 SHORT_NAMES = {"ut": "UT", "hv": "HV"}
-"""Scores whose name people write in capitals."""
+"""Scores whose names are written in capitals."""
 
 
 class CallbackError(ShownError, RuntimeError):
@@ -29,7 +29,7 @@ class Metrics(Mapping[str, float]):
     """Name -> mean over seeds, such as `train/critic_loss`, `eval/UT`; a mapping that cannot be changed.
 
     Attributes:
-        per_seed: The same, name -> one value for each seed.
+        per_seed: Name -> one value for each seed.
     """
 
     per_seed: Mapping[str, Float64[np.ndarray, " seed"]]
@@ -54,14 +54,13 @@ class Training:
     Attributes:
         domain: The environment.
         algo: Name of the method.
-        objectives: Their names, in reward order.
+        objectives: Names of the objectives, in reward order.
         seeds: The number of every seed; metrics per seed are in this order.
-        step: First step: 0, or the steps learned before.
-        goal: The step at which it ends, unless it is stopped.
-        settings: All settings, as JSON has them.
-        folder: The run folder; None for an agent.
-        history: Step and metrics of all rows and evaluations of a run before it was resumed, for loggers that lack
-            them.
+        step: First step: 0, or the number of steps learned before.
+        goal: The step at which the training ends, unless it is stopped.
+        settings: All settings, in values that JSON can hold.
+        folder: The run folder. None: an agent.
+        history: Step and metrics of all rows and evaluations before a run was resumed, for loggers that lack them.
     """
 
     domain: str
@@ -80,11 +79,12 @@ class Evaluation:
     """One evaluation.
 
     Attributes:
-        objectives: Their names, in reward order.
-        preferences: Those evaluated on.
+        objectives: Names of the objectives, in reward order.
+        preferences: The preferences that were played.
         returns: Undiscounted returns.
         summary: Scores of every seed.
-        is_full: Whether this is the full protocol (all test preferences, 10 episodes) of a run; else the short one.
+        is_full: Whether this is the full protocol of a run (by default all test preferences, 10 episodes). False: the
+            short one.
     """
 
     objectives: tuple[str, ...]
@@ -106,27 +106,27 @@ class Callback:
         """Training begins; called again by every `learn`."""
 
     def on_step(self, step: int) -> Answer:
-        """A block (of pgmorl and pfa: an iteration) is done: every seed has done `step` environment steps."""
+        """A block (pgmorl and pfa: an iteration) is done: every seed has made `step` environment steps."""
 
     def on_metrics(self, step: int, metrics: Metrics) -> Answer:
-        """A row of the training log: means, up to `step`, since the last row. It comes every `log_period` steps.
+        """A row of the training log is ready, every `log_period` steps: means since the last row.
 
-        Names that end in _max: the largest.
+        Values whose names end in _max are the largest instead.
         """
 
     def on_evaluation(self, step: int, evaluation: Evaluation) -> Answer:
         """The policies were evaluated: every `eval_period` steps and at the end."""
 
     def on_end(self, step: int, end: End) -> None:
-        """Training ends, in whatever way: `done`, `stopped` or `failed`. Called whenever `on_start` was."""
+        """Training ends, in any of the ways of `End`. Called whenever `on_start` was called."""
 
 
 def training_metrics(means: Mapping[str, Float[np.ndarray, " rows"]], num_seeds: int) -> Metrics:
-    """A row of the log for callbacks.
+    """Return a row of the log in the form that callbacks get.
 
     Args:
         means: Name -> a value for each seed, or for each agent or member of each seed, seed by seed.
-        num_seeds: How many seeds there are.
+        num_seeds: Number of seeds.
     """
     over_agents = lambda name: np.max if name.endswith("_max") else np.mean
     rows = lambda value: np.asarray(value, np.float64).reshape(num_seeds, -1)
@@ -135,12 +135,12 @@ def training_metrics(means: Mapping[str, Float[np.ndarray, " rows"]], num_seeds:
 
 
 def evaluation_metrics(scored: Mapping[str, np.ndarray], objectives: tuple[str, ...], is_full: bool) -> Metrics:
-    """The scores of an evaluation for callbacks.
+    """Return the scores of an evaluation in the form that callbacks get.
 
     Args:
-        scored: Name -> values [seed], or [seed, d] of a score of each objective.
-        objectives: Their names.
-        is_full: Whether it was the full protocol.
+        scored: Name -> values [seed], or [seed, d] for a score of each objective.
+        objectives: Names of the objectives.
+        is_full: Whether the evaluation was the full protocol.
     """
     group, named = "eval_full" if is_full else "eval", {}
     for name, values in scored.items():
@@ -153,7 +153,7 @@ def evaluation_metrics(scored: Mapping[str, np.ndarray], objectives: tuple[str, 
 
 
 def scalars(metrics: Metrics, seeds: tuple[int, ...]) -> dict[str, float]:
-    """Name -> number for a logger: the means and, if there are several seeds, those of each as `seed_0/train/...`."""
+    """Return name -> number for a logger: the means, and of several seeds each value as `seed_0/train/...`."""
     named = dict(metrics)
     if len(seeds) > 1:
         for i, seed in enumerate(seeds):
