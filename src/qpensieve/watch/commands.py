@@ -31,9 +31,9 @@ if TYPE_CHECKING:  # needs packages of the extra
 
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 PORT = 8765
-"""Port where nobody names one; any free one where it is taken."""
+"""Default port; if it is taken, any free port."""
 PACKAGES = {"starlette": "starlette", "uvicorn": "uvicorn", "websockets": "websockets", "PIL": "pillow"}
-"""Modules of the page's server, and what installs them."""
+"""Module of the page's server -> package that holds it."""
 MOST_FPS, MOST_SECONDS, WIDTHS, MOST_PANELS = 60.0, 600.0, (80.0, 1920.0), 12
 USUAL_FPS = 25.0
 MESA_CACHE_OFF = "MESA_SHADER_CACHE_DISABLE"
@@ -79,23 +79,23 @@ def watch(
 
 @dataclass(frozen=True)
 class Film:
-    """What a film shows, and how."""
+    """The content of a film and its size."""
 
     preference: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Such as 0.7,0.3: a weight for each objective, in all 1. Again for another panel. Default: those of the paper's
-    learning curves, or every objective the same."""
+    """A weight for each objective, in all 1, such as 0.7,0.3; repeat the option for further panels. Default: the
+    preferences of the paper's learning curves, or equal weights."""
     seed: int | None = None
     """Number of the seed. Default: the first."""
     at: int | None = None
     """Step of a checkpoint or of kept parameters. Default: the newest."""
     seconds: float = 10.0
-    """Length; less where all episodes end before."""
+    """Most seconds of the film; it is shorter if all episodes end before."""
     steps: int | None = None
     """Length in steps of the environment, in place of seconds."""
     fps: float | None = None
-    """Frames of a second. Default: 25, or fewer where the environment has fewer steps."""
+    """Frames per second. Default: 25, or fewer if the environment has fewer steps per second."""
     width: int = 240
-    """Pixels of a panel."""
+    """Width of a panel, pixels."""
 
 
 def video(
@@ -107,7 +107,7 @@ def video(
 ) -> None:
     """Write a film of a policy, a panel for each preference, side by side: GIF, or MP4 with imageio-ffmpeg.
 
-    Deterministic actions, in real time, all panels from the same start: that of the seed's first evaluation episode.
+    Actions are deterministic, and the film runs in real time. All panels begin as the seed's first evaluation episode.
 
     Args:
         run: The run folder, or the folder of a saved agent.
@@ -126,11 +126,11 @@ def video(
 
 
 def script_of(saved: SavedPolicies, film: Film, warn: Callable[[str], None] = lambda message: None) -> "Script":
-    """The script of a film.
+    """Return the script of a film.
 
     Args:
-        saved: Whose policies act.
-        film: What it shows.
+        saved: The folder whose policies act.
+        film: The options of the film.
         warn: Gets a message about newer policies that cannot be read.
 
     Raises:
@@ -192,7 +192,7 @@ def _warn(message: str) -> None:
 
 
 def require(command: str, packages: dict[str, str]) -> None:
-    """ImportError that says what to install, where a module is missing."""
+    """Raise ImportError, which says what to install, if a module is missing."""
     missing = [name for module, name in packages.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise MissingPackageError(f"qpensieve {command} needs {', '.join(missing)}: pip install 'qpensieve[watch]'")
@@ -205,13 +205,13 @@ def _open_page(server: "Server") -> None:
 
 
 def can_open() -> bool:
-    """Whether there is a screen: without one, a browser would take over the terminal."""
+    """Return whether there is a screen: without a screen, a browser would take over the terminal."""
     is_x11 = sys.platform not in ("darwin", "win32")
     return not is_x11 or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _listen(port: int | None) -> socket.socket:
-    """The socket to serve on; ValueError where the port cannot be had."""
+    """Return the socket to serve on; ValueError if the port cannot be used."""
     from qpensieve.watch.guard import HOST
     from qpensieve.watch.server import bind
 

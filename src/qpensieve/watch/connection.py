@@ -14,13 +14,13 @@ from qpensieve.watch.runs import WatchedRun
 from qpensieve.watch.simulation import Simulation
 
 MOST_A_SECOND = 240
-"""Messages of one page in a second: twice what a dial that is dragged sends."""
+"""Most messages of one page in a second: twice as many as dragging a dial sends."""
 MOST_WAITING = 30
-"""Frames that wait for a slow page; the oldest are dropped, events never."""
+"""Most frames that wait for a slow page; the oldest frames are dropped, events never."""
 Sent = bytes | str | dict[str, object]
 """A frame, or an event as JSON text or as its content."""
 TOO_MANY, TOO_LONG = 1008, 1009
-"""Codes that a WebSocket is closed with."""
+"""Codes that close a WebSocket."""
 
 
 class Outbox:
@@ -33,7 +33,7 @@ class Outbox:
         self._filled = asyncio.Event()
 
     def put(self, what: Sent) -> None:
-        """Add a frame or an event; the oldest frame makes room for a new one where the page is too slow."""
+        """Add a frame or an event; if the page is too slow, the oldest frame is dropped for a new one."""
         with self._lock:
             if isinstance(what, bytes):
                 self._frames += 1
@@ -56,7 +56,7 @@ class Outbox:
 
 
 class Rate:
-    """Counts messages, and says whether they come faster than a page sends them."""
+    """Counts messages, and tells whether they come faster than a page sends them."""
 
     def __init__(self, most: int = MOST_A_SECOND):
         self._times: deque[float] = deque(maxlen=most)
@@ -69,7 +69,7 @@ class Rate:
 
 
 class Connection:
-    """One page with its sides."""
+    """An open page: a simulation for each side."""
 
     def __init__(self, runs: Sequence[WatchedRun], outbox: Outbox):
         self._runs, self._outbox, self._rate = runs, outbox, Rate()
@@ -78,10 +78,10 @@ class Connection:
         self._open(0, 0)
 
     def obey(self, text: str | None) -> int | None:
-        """Follow a message; return the code to close with if there were too many messages or it is too long.
+        """Follow a message; return the code to close with if messages are too many or too long, else None.
 
         Args:
-            text: The message. None: it was no text.
+            text: The message. None: the message was no text.
         """
         if self._rate.is_exceeded():
             return TOO_MANY

@@ -24,7 +24,7 @@ from qpensieve.train.session import Predictor
 from qpensieve.watch.world import World
 
 FONT_SIZE, LINE, MARGIN = 13, 20, 8
-"""Of the captions, pixels."""
+"""Sizes of the captions, pixels."""
 PAPER, INK, FAINT, BAR, TRACK = "#ffffff", "#1d2430", "#6a7484", "#2f6fb4", "#e3e8ef"
 GAP = 6
 """Pixels between two panels."""
@@ -35,7 +35,7 @@ PALETTE_FRAMES = 8
 NUM_COLOURS = 96
 """Colours of a GIF; more make it larger and no better."""
 MOST_GIF_FPS, MOST_GIF_PIXELS = 50.0, 1e9
-"""Browsers show no more frames a second of a GIF; all its pixels are in memory, a byte each, while it is made."""
+"""Limits of a GIF: browsers show no more frames a second, and all its pixels are in memory, a byte each."""
 ENDINGS = (".gif", ".mp4")
 
 
@@ -72,7 +72,7 @@ class Script:
 
 
 class Panel:
-    """One preference: its world, and its picture with a caption."""
+    """The world of one preference, and its picture with a caption."""
 
     def __init__(self, script: Script, lam: Float64[np.ndarray, " d"]):
         self._script, self._lam = script, lam
@@ -87,7 +87,7 @@ class Panel:
             world.step(self._act(obs=world.obs))
 
     def draw(self) -> Image.Image:
-        """The picture as it is now.
+        """Draw the current picture.
 
         Raises:
             EnvError: The environment cannot be drawn.
@@ -105,7 +105,7 @@ class Panel:
         return panel
 
     def _caption(self, pen: ImageDraw.ImageDraw, top: int) -> None:
-        """A line for each objective: its name, its weight as a number and a bar, and the return so far."""
+        """Draw a line for each objective: its name, its weight as a number and a bar, and the return so far."""
         font, width, world = ImageFont.load_default(FONT_SIZE), self._script.width, self.world
         state = "over" if world.is_over else f"{world.elapsed * world.dt:.1f} s"
         middle, right = width * 0.62, width - MARGIN
@@ -127,7 +127,7 @@ def caption_height(num_objectives: int) -> int:
 
 
 def play(script: Script, drawn: Sequence[int] | None = None) -> Iterator[Image.Image | None]:
-    """The frames of a film; None in place of frames that are not among those to be `drawn`."""
+    """Play a film and yield its frames; None in place of frames whose numbers are not in `drawn` (None: all are)."""
     panels = [Panel(script, lam) for lam in script.preferences]
     try:
         for number in range(script.num_frames):
@@ -163,8 +163,8 @@ def check_target(path: Path) -> None:
     """Refuse a file that could not be written, before anything is played.
 
     Raises:
-        ValueError: It has another ending, or MP4 needs a package that is not there.
-        OSError: Its folder is not there, or it is one.
+        ValueError: The file has another ending, or MP4 needs a package that is not installed.
+        OSError: The folder of the file is missing, or the file is a folder.
     """
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"out must end in .gif or .mp4, got {path}")
@@ -181,8 +181,8 @@ def write(script: Script, path: Path, quiet: bool = False) -> Path:
 
     Raises:
         EnvError: The environment fails, or cannot be drawn.
-        ValueError: A GIF cannot be that large or that fast.
-        OSError: It cannot be written; nothing of it is left.
+        ValueError: The film is too large or too fast for a GIF.
+        OSError: The file cannot be written; no part of it is left.
     """
     num, some = survey(script)
     if path.suffix.lower() != ".mp4":

@@ -15,14 +15,14 @@ CLOSED_POLICY = 1008
 
 
 class Guard:
-    """Lets through what comes from this machine's own page: the right Host, Origin and token, and reads only.
+    """Lets requests of this machine's own page through: with the right Host, Origin and token, and only to read.
 
     Args:
-        app: Where it leads.
-        port: Of the server.
+        app: Application that gets these requests.
+        port: Port of the server.
 
     Attributes:
-        token: What every address begins with.
+        token: Secret with which every address begins.
     """
 
     def __init__(self, app: ASGIApp, port: int):
@@ -31,12 +31,12 @@ class Guard:
         self._hosts = tuple(f"{name}:{port}" for name in (HOST, "localhost"))
 
     def ticket(self) -> str:
-        """Return a word that replaces the token once, within a minute: other users can read a browser's arguments."""
+        """Return a word that replaces the token once, within a minute: other users can see a browser's arguments."""
         self._ticket, self._valid_until = secrets.token_urlsafe(TOKEN_BYTES), time.monotonic() + TICKET_SECONDS
         return self._ticket
 
     def _is_ticket(self, scope: Scope) -> bool:
-        """Whether a request has the ticket, which is then used up."""
+        """Return whether a request has the ticket, and use the ticket up."""
         given = scope["path"].strip("/").encode("utf-8", "surrogatepass")
         is_valid = bool(self._ticket) and time.monotonic() < self._valid_until
         if scope["type"] != "http" or not is_valid or not hmac.compare_digest(given, self._ticket.encode()):
@@ -66,7 +66,7 @@ class Guard:
             await send({"type": "websocket.close", "code": CLOSED_POLICY, "reason": problem[1]})
 
     def problem(self, scope: Scope, headers: list[tuple[bytes, str]]) -> tuple[int, str] | None:
-        """Status and reason of a refusal; None: it may pass."""
+        """Return status and reason of a refusal; None: the request may pass."""
         host, origin = _only(headers, b"host"), _only(headers, b"origin")
         if host not in self._hosts:
             return 400, f"the Host must be {self._hosts[0]}"
@@ -77,12 +77,12 @@ class Guard:
         if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode()):
             return 404, "there is nothing here: use the whole address that qpensieve watch printed"
         if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
-            return 405, "this server is only read"
+            return 405, "this server only answers GET and HEAD"
         return None
 
 
 def _only(headers: list[tuple[bytes, str]], name: bytes) -> str:
-    """The value of a header that is there once; empty where it is missing or there twice."""
+    """Return the value of a header; empty if it is missing or there twice."""
     values = [value for key, value in headers if key == name]
     return values[0] if len(values) == 1 else ""
 

@@ -11,27 +11,27 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 T = TypeVar("T")
 LONGEST = 4096
-"""Bytes of a message."""
+"""Most bytes of a message."""
 SEQ_LIMIT = 2**24
 """Numbers of messages come back as float32, which is exact below this."""
 SPEEDS = (0.05, 16.0)
-"""Slowest and fastest, times real time."""
+"""Slowest and fastest speed, in multiples of real time."""
 MOST_STEPS = 1000
-"""Control steps of one message."""
+"""Most control steps that one message may ask for."""
 SIDES = 2
 SUM_TOLERANCE = 1e-3
-"""How far the weights of a preference may be from a sum of 1: sliders round."""
+"""Largest distance between 1 and the sum of a preference, because sliders round."""
 
 
 class RefusedError(ValueError):
-    """A message that cannot be followed; says why."""
+    """A message that cannot be followed; the text says why."""
 
 
 def read(text: str) -> "Command":
     """Read a message.
 
     Raises:
-        RefusedError: It is no JSON object of known fields, each within its bounds.
+        RefusedError: The message is no JSON object of known fields, each within its bounds.
     """
     try:
         said = json.loads(text, parse_constant=_refuse_constant)
@@ -62,7 +62,7 @@ def preference(w: tuple[float, ...], num_objectives: int) -> tuple[float, ...]:
     """Return the preference with a sum of exactly 1.
 
     Raises:
-        RefusedError: It has not one weight per objective.
+        RefusedError: The preference does not have one weight per objective.
     """
     if len(w) != num_objectives:
         raise RefusedError(f"w must have {num_objectives} numbers, one per objective, got {len(w)}")
@@ -129,7 +129,7 @@ def _shown(value: object) -> str:
 
 
 def _field(read_value: Callable[[str, object], T]) -> T | None:
-    """A field of a message, and what reads its value."""
+    """Return a field of a message, with the function that reads its value."""
     return field(default=None, metadata={"read": read_value})
 
 

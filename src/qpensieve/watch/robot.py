@@ -15,9 +15,9 @@ from qpensieve.watch.runs import WatchedRun, archive_of, rounded
 from qpensieve.watch.world import World
 
 FRAME_SECONDS = 1.0 / 66.0
-"""Least time between two frames; a little less than 1/60, so that Hopper's 1/62.5 fits."""
+"""Least seconds between two frames: a little less than 1/62.5, so that every step of Hopper is shown."""
 LATE = 0.25
-"""Seconds behind real time after which the clock is set again: the machine is too slow, or it slept."""
+"""Seconds behind real time after which the clock is reset: the machine is too slow, or it slept."""
 PAUSE_AT_END = 0.5
 """Seconds between two episodes."""
 
@@ -39,7 +39,7 @@ Tell = Callable[[bytes | Event], None]
 
 @dataclass(frozen=True)
 class Controls:
-    """What the page has set."""
+    """The settings of the page."""
 
     w: tuple[float, ...]
     seed: int
@@ -62,7 +62,7 @@ class _Clock:
         self.wall, self.t, self.speed = time.monotonic(), t, speed
 
     def wait_for(self, t: float) -> float:
-        """Seconds until a moment of the episode; negative if it is late."""
+        """Return the seconds until a time of the episode; negative if that has passed."""
         return self.wall + (t - self.t) / self.speed - time.monotonic()
 
 
@@ -143,7 +143,7 @@ class Robot:
         return self._run.served_by(self._policy, self._row, np.array(self.controls.w))
 
     def frames(self) -> list[tuple[float, Callable[[], None]]]:
-        """Return times and senders of the frames of the newest step: not more than the page can show."""
+        """Return times and senders of the frames of the newest step, at most as many as the page can show."""
         gap, chosen = FRAME_SECONDS * self.controls.speed, []
         moments = list(self.world.moments())
         for moment, t in moments:
@@ -189,7 +189,7 @@ class Robot:
             self.answer()
 
     def obey(self, command: Command) -> None:
-        """Follow a message, which was checked."""
+        """Follow a checked message."""
         before = self.controls
         set_now = {name: getattr(command, name) for name in ("seq", "w", "seed", "paused", "sampled", "speed")}
         self.controls = replace(before, **{name: value for name, value in set_now.items() if value is not None})
@@ -211,7 +211,7 @@ class Robot:
         self._say_state()
 
     def _take_policy(self, command: Command) -> None:
-        """Load the policy of another step; refuse if its files are gone, which happens while a run trains."""
+        """Load the policies of another step; tell the page if the files are gone, which happens while a run trains."""
         try:
             self._policy, at = self._run.predictor(command.at or 0)
             self.controls = replace(self.controls, at=at)
@@ -251,7 +251,7 @@ class Robot:
 
 
 def _plain(shape: Shape) -> Event:
-    """A shape as JSON, without the fields that it does not have."""
+    """Return a shape for JSON, without empty fields."""
     named: Event = {name: getattr(shape, name) for name in ("shape", "role", "points", "value")}
     if shape.shape == "disc":
         named |= {"centre": shape.centre, "radius": shape.radius}

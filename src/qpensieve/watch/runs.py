@@ -1,4 +1,4 @@
-"""A run folder or saved agent as the page shows it, updated as the folder grows. Nothing is written."""
+"""A run folder or saved agent for the page, read again as the folder grows. Nothing is written."""
 
 import json
 import threading
@@ -28,17 +28,17 @@ KEPT_STEPS = 8
 
 
 class WatchedRun:
-    """One folder.
+    """One run folder or saved agent.
 
     Args:
         source: A run folder or a saved agent.
         trust: Whether the code that the configuration names may be imported.
-        warn: Called with a sentence where newer policies cannot be read.
+        warn: Called with a sentence if newer policies cannot be read.
 
     Raises:
-        FileNotFoundError: It is neither.
-        UntrustedError: It names code to import, and `trust` is False.
-        CheckpointError: It holds no policies.
+        FileNotFoundError: The folder holds neither a run nor an agent.
+        UntrustedError: The configuration names code to import, and `trust` is False.
+        CheckpointError: The folder holds no policies that can be read.
     """
 
     def __init__(self, source: Path, trust: bool = False, warn: Callable[[str], None] = lambda message: None):
@@ -67,7 +67,7 @@ class WatchedRun:
             return self._load(at, self.policies.stamp(at)), at
 
     def served_by(self, predictor: Predictor, row: int, lam: Float64[np.ndarray, " d"]) -> int:
-        """Number of the policy that serves a preference; -1 where one serves all."""
+        """Return the number of the policy that serves a preference; -1 if one policy serves all."""
         if (points := archive_of(predictor, row)) is not None:
             return int(best_rows(points, lam[None])[0])
         own = self.policies.own_preferences
@@ -77,8 +77,8 @@ class WatchedRun:
         """Return the description of the run as JSON, updated when files change, and its version.
 
         Raises:
-            OSError: The first time: a file cannot be read.
-            ValueError: The first time: a file holds something else.
+            OSError: A file cannot be read; in the first call only. Later calls keep the last description.
+            ValueError: A file holds something else; in the first call only.
         """
         with self._lock:
             try:
@@ -132,7 +132,7 @@ class WatchedRun:
         }
 
     def _evaluated(self) -> dict[str, object]:
-        """The returns of all evaluations, and their preferences, updated when the file changes."""
+        """Return the returns of all evaluations and their preferences, read again when the file changes."""
         path = self.policies.source / folder.EVALUATIONS
         if (stamp := _stamp(path)) is None:
             return {"preferences": [], "evaluations": []}
@@ -163,18 +163,18 @@ class WatchedRun:
 
 
 def archive_of(predictor: Predictor, row: int) -> Float64[np.ndarray, "p d"] | None:
-    """Returns of the policies in a seed's archive; None where there is no archive."""
+    """Return the returns of the policies in a seed's archive; None without an archive."""
     return predictor.plain(row).returns if isinstance(predictor, ArchivePredictor) else None
 
 
 def rounded(values: object) -> object:
-    """Numbers, nested, rounded as in exported files; null for values that JSON cannot hold."""
+    """Return nested lists of numbers, rounded as in exported files; None for numbers that are not finite."""
     short = results.rounded(np.asarray(values, np.float64))
     return np.where(np.isfinite(short), short, np.array(None)).tolist()
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Time and size of a file, which change with it; None where there is none."""
+    """Return time and size of a file, which change with its content; None without a file."""
     try:
         found = path.stat()
     except OSError:
@@ -183,7 +183,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _curves(rows: list[dict[str, object]], num_seeds: int) -> dict[str, object]:
-    """UT and HV of the short evaluations, or of the full ones where there are no short ones."""
+    """Return UT and HV of the short evaluations; without short evaluations, of the full ones."""
     is_list = lambda value: isinstance(value, list) and len(value) == num_seeds
     for event, ending in ((log.SHORT, "_short"), (log.FULL, "")):
         found = [row for row in rows if row["event"] == event and is_list(row.get(f"ut{ending}"))]

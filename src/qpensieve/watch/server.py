@@ -1,7 +1,7 @@
 """The server of the page: on this machine alone, for clients that know the token, and only the page's own files.
 
-Every request passes the `Guard` first. No part of a request ever becomes a path: names are looked up among those of the
-page's files, which were listed when the server started.
+Every request passes the `Guard` first. No part of a request ever becomes a path: names are looked up among the page's
+files, which were listed when the server started.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from qpensieve.watch.guard import HOST, Guard
 from qpensieve.watch.runs import WatchedRun
 
 MOST_CLIENTS = 8
-"""Pages that may be open at a time."""
+"""Most pages that may be open at a time."""
 FOLLOW_SECONDS = 2.0
-"""Seconds between two looks at a growing run."""
+"""Seconds between two checks of a growing run."""
 FAILED, FULL = 1011, 1013
-"""Codes that a WebSocket is closed with: a bug; too many pages."""
+"""Codes that close a WebSocket: a bug; too many pages."""
 GONE = (WebSocketDisconnect, RuntimeError, OSError)
 """Errors of sending to a page that is gone."""
 HEADER = 8
-"""Numbers that every frame begins with."""
+"""Number of numbers at the beginning of every frame."""
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -46,7 +46,7 @@ TYPES = {
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:
-    """Name -> content and type of all files of the page, read once."""
+    """Return name -> content and type of all files of the page."""
     files = (resources.files("qpensieve.watch") / "page").iterdir()
     typed = {file: TYPES.get(f".{file.name.rpartition('.')[2]}") for file in files}
     return {file.name: (file.read_bytes(), kind) for file, kind in typed.items() if kind is not None}
@@ -57,7 +57,7 @@ class Watch:
 
     Args:
         runs: Watched runs; a page begins with the first.
-        version: Of this program.
+        version: Version of this program.
     """
 
     def __init__(self, runs: Sequence[WatchedRun], version: str):
@@ -113,7 +113,7 @@ class Watch:
             await asyncio.to_thread(connection.close)
 
     async def _receive(self, socket: WebSocket, connection: Connection) -> None:
-        """Follow messages until the page is gone or sends what no page sends."""
+        """Follow messages until the page is gone, or a message must close the connection."""
         while True:
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
@@ -133,7 +133,7 @@ class Watch:
                         await socket.send_text(what if isinstance(what, str) else json.dumps(what, allow_nan=False))
 
     async def _follow(self, outbox: Outbox) -> None:
-        """Send the description of a run that has grown; look at large runs less often."""
+        """Send the description of a run that has grown; large runs are checked less often."""
         seen, seconds = [0 for _ in self._runs], FOLLOW_SECONDS
         while True:
             await asyncio.sleep(seconds)
@@ -165,7 +165,7 @@ def bind(port: int) -> socket.socket:
 
 
 class _Uvicorn(uvicorn.Server):
-    """A server without handlers of signals: the command decides what Ctrl-C does."""
+    """A server without signal handlers: the command decides what Ctrl-C does."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -173,12 +173,12 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Server:
-    """A bound server: its address is known before it runs.
+    """A server on a bound socket: its address is known before it runs.
 
     Args:
-        runs: What is watched.
-        version: Of this program.
-        listener: Where it listens.
+        runs: The watched runs.
+        version: Version of this program.
+        listener: The bound socket.
     """
 
     def __init__(self, runs: Sequence[WatchedRun], version: str, listener: socket.socket):

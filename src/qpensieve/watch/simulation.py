@@ -17,7 +17,7 @@ from qpensieve.watch.runs import WatchedRun
 
 JOIN_SECONDS = 2.0
 SLOW = 0.05
-"""A message is answered at once if the next frame is more seconds away than this."""
+"""Seconds to the next frame above which a message is answered at once."""
 EXPECTED = (EnvError, CheckpointError, FloatingPointError)
 """Errors of environments and folders; any other error is a bug, whose traceback is printed."""
 
@@ -26,10 +26,10 @@ class Simulation:
     """The robot of one side of one page.
 
     Args:
-        run: Whose policies act.
-        number: Which of the server's runs it is.
-        side: Which side of the page.
-        tell: Is given frames and events, from this thread.
+        run: The run whose policies act.
+        number: Number of the run on the server.
+        side: Side of the page.
+        tell: Called with frames and events, from this thread.
     """
 
     def __init__(self, run: WatchedRun, number: int, side: int, tell: Tell):
@@ -53,7 +53,7 @@ class Simulation:
             self._wake.notify()
 
     def join(self) -> None:
-        """Wait until the thread has ended, but not for ever: a foreign environment may hang."""
+        """Wait at most `JOIN_SECONDS` for the thread to end: a foreign environment may hang."""
         self._thread.join(JOIN_SECONDS)
 
     @property
@@ -68,7 +68,7 @@ class Simulation:
                 self._tell(what)
 
     def _live(self) -> None:
-        """Run the thread: make a world, and another one where it fails."""
+        """Run the thread: make a robot and step it; after a failure wait for a reset and make another."""
         controls: Controls | None = None
         while not self._is_closed:
             robot: Robot | None = None
@@ -88,7 +88,7 @@ class Simulation:
                     robot.world.close()
 
     def _turn(self, robot: Robot) -> None:
-        """Follow the messages; then take a step, or rest until a message arrives."""
+        """Follow the messages, then take a step; a resting robot waits for a message."""
         if robot.is_resting:
             robot.settle()
             self._pass(robot, None)
@@ -108,14 +108,14 @@ class Simulation:
             robot.begin(robot.episode + 1)
 
     def _wait_for(self, robot: Robot, t: float) -> bool:
-        """Wait for a time of the episode and follow messages meanwhile; False: begin a new turn."""
+        """Wait for a time of the episode and follow messages; return False if a new turn must begin."""
         while self._pass(robot, max(0.0, seconds := robot.clock.wait_for(t))):
             if seconds <= 0.0:
                 return True
         return False
 
     def _pass(self, robot: Robot, seconds: float | None) -> bool:
-        """Wait until a message arrives, at most some seconds (None: no limit); False: begin a new turn."""
+        """Wait for a message at most some seconds (None: no limit) and follow it; return False to begin a new turn."""
         with self._wake:
             if not self._inbox and not self._is_closed and seconds != 0.0:
                 self._wake.wait(seconds)

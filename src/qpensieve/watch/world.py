@@ -16,22 +16,22 @@ from qpensieve.errors import EnvError
 from qpensieve.learning.streams import Purpose, derived_seed
 
 FOREIGN_FPS = 30.0
-"""Steps per second of an environment that names no number."""
+"""Steps per second of an environment that does not name them."""
 JPEG_QUALITY = 80
 _OTHERS = threading.Lock()
 """Held while a foreign environment runs: it may not support threads."""
 
 
 class World:
-    """One lane, stepped with the same numbers as an evaluation of the same seed, episode and actions.
+    """One lane, with the same numbers as an evaluation of the same seed, episode and actions.
 
     Args:
-        domain: What to step.
-        most_steps: Where an episode that does not end is cut.
+        domain: The environment.
+        most_steps: Steps after which an episode is cut.
 
     Raises:
         ValueError: There is no such environment.
-        EnvError: It cannot be made.
+        EnvError: The environment cannot be made.
     """
 
     def __init__(self, domain: str, most_steps: int = MAX_EVAL_STEPS):
@@ -45,12 +45,12 @@ class World:
         """Seconds of one step in real time."""
         self.can_push = isinstance(self._simulator, Pushable)
         self.why_blank = ""
-        """Why there is no picture, where there is none."""
+        """Why there is no picture; empty if there is one."""
         self.begin(0, 0)
 
     @property
     def is_robot(self) -> bool:
-        """Whether it is a body of MuJoCo, seen from the side."""
+        """Whether the environment is a body of MuJoCo, seen from the side."""
         return isinstance(self._simulator, MujocoSimulator)
 
     def begin(self, seed: int, episode: int) -> None:
@@ -67,7 +67,7 @@ class World:
         return self.elapsed >= self._most_steps or not bool(self._lanes.running[0])
 
     def step(self, actions: np.ndarray) -> None:
-        """Take the action of one row."""
+        """Make one step with actions of one row."""
         with self._turn:
             step = self._lanes.step(actions)
         self.obs = step.obs
@@ -85,7 +85,7 @@ class World:
         return self._simulator.moments if isinstance(self._simulator, Scenic) else 1
 
     def moments(self) -> Iterator[tuple[int, float]]:
-        """Number and time, in seconds of the episode, of each moment of the newest step, the present last."""
+        """Yield number and time (seconds of the episode) of each moment of the newest step, the present last."""
         num = self.num_moments
         for moment in range(num):
             yield moment, (self.elapsed - 1 + (moment + 1) / num) * self.dt if self.elapsed else 0.0
@@ -104,7 +104,7 @@ class World:
             return None
         try:
             picture = np.asarray(self._lanes.render())
-        except Exception as error:  # of foreign code or a missing package: the robot acts without pictures
+        except Exception as error:  # foreign code failed or a package is missing: the robot acts without pictures
             reason = str(error).removeprefix(f"{self.spec.id}: ")
             self.why_blank = f"{self.spec.id} cannot be drawn: {reason}"
             return None
@@ -116,11 +116,11 @@ class World:
         return picture.astype(np.uint8, copy=False)
 
     def ground(self) -> tuple[Shape, ...]:
-        """Things that do not move in this episode."""
+        """Return the shapes that do not move in this episode."""
         return self._simulator.ground() if isinstance(self._simulator, Scenic) else ()
 
     def scene(self) -> dict[str, object]:
-        """Description of the scene for the page, sent once."""
+        """Return the description of the scene, which the page gets once."""
         common = {"dt": self.dt, "can_push": self.can_push, "action_size": self.spec.action_size}
         if isinstance(self._simulator, Scenic):
             return asdict(self._simulator.scene()) | common
@@ -142,7 +142,7 @@ class World:
 
 
 def encode_jpeg(picture: np.ndarray) -> bytes:
-    """A picture [height, width, 3] as JPEG; EnvError where Pillow is missing."""
+    """Encode a picture [height, width, 3] as JPEG; EnvError if Pillow is missing."""
     try:
         from PIL import Image
     except ImportError as error:
