@@ -34,7 +34,7 @@ RUN_SEEDS, RUN_ALPHA = (13, 26), 0.1
 
 @dataclass(frozen=True)
 class Settings:
-    """What `qpensieve theory` runs.
+    """Options of `qpensieve theory`.
 
     Attributes:
         out: Folder for theory-gap.png, theory-front.png and theory.json.
@@ -67,7 +67,7 @@ def theory(settings: Settings = Settings()) -> None:
     """Run the paper's theorem on a small problem: exact Q-Pensieve soft policy iteration, with pictures.
 
     Args:
-        settings: What to run.
+        settings: The options.
     """
     out = settings.out
     make_folder(out)
@@ -117,7 +117,7 @@ def _make(name: Name, seed: int, spec: RandomSpec) -> Momdp:
 
 
 def _gaps(case: experiment.Case, num: int, progress: Progress) -> dict[str, dict[str, list[float]]]:
-    """Gap per iteration of every shown method, with exact critics and with fresh noise."""
+    """Return the gap per iteration of every shown method, with exact critics and with fresh noise."""
     exact, noisy = experiment.exact("exact critics"), experiment.fresh_noise("noisy critics, fresh noise")
     panels: dict[str, dict[str, list[float]]] = {}
     for setting in (exact, noisy):
@@ -157,7 +157,7 @@ def _front_rows(fronts: list[coverage.SoftFront]) -> list[experiment.Row]:
 
 
 def explain_lines() -> str:
-    """Text that shows where lines 5 and 6 of the paper's proof fail: by hand, and during a run."""
+    """Return text that shows where lines 5 and 6 of the paper's proof fail: by hand, and during a run."""
     parts = []
     for label, example in ((5, proof.line_5_example), (6, proof.line_6_example)):
         momdp, offers, alpha = example()
@@ -180,7 +180,7 @@ def _dedent(text: str) -> str:
 
 
 def _failures_met() -> str:
-    """Text with the largest failure of each line, in each reading, during two runs."""
+    """Return text with the largest failure of each line, in each reading, during two runs."""
     found = []
     for seed in RUN_SEEDS:
         momdp = random_momdp(np.random.default_rng(seed), RUN_EXAMPLE)

@@ -15,7 +15,7 @@ MOST_ROUNDS = 10_000
 
 
 def best_policy(momdp: Momdp, prefs: Prefs) -> LogProbs:
-    """The best deterministic policy for each lam . r at temperature 0, by policy iteration; a tie keeps its action."""
+    """Return the best deterministic policy for each lam . r, by policy iteration; at a tie the action stays."""
     policy = np.zeros((len(prefs), momdp.num_states), dtype=np.int64)
     for _ in range(MOST_ROUNDS):
         logp = np.where(np.arange(momdp.num_actions) == policy[..., None], 0.0, -np.inf)
@@ -29,7 +29,7 @@ def best_policy(momdp: Momdp, prefs: Prefs) -> LogProbs:
 
 
 def coverage_set(momdp: Momdp) -> Float64[np.ndarray, "n 2"]:
-    """The convex coverage set of two objectives from the start: every vertex of the upper hull, by first objective.
+    """Return the convex coverage set of two objectives from the start: all vertices of the hull, by first objective.
 
     Solves both ends first, then the preference at which two neighbours are equally good: a policy that is better than
     both there is a new vertex between them. Ends when no pair of neighbours has one.
@@ -42,7 +42,7 @@ def coverage_set(momdp: Momdp) -> Float64[np.ndarray, "n 2"]:
 
 
 def _corner(momdp: Momdp, first: float) -> Float64[np.ndarray, " 2"]:
-    """Best return at an end of the preferences; of equal ones, the best in the other objective."""
+    """Return the best return at an end of the preferences; of equal returns the best in the other objective."""
     # The entry of the other objective is 1e-6: enough to break ties, too small to change any other order.
     return _best_return(momdp, min(max(first, 1e-6), 1 - 1e-6))
 
@@ -63,7 +63,7 @@ def _between(momdp: Momdp, low: np.ndarray, high: np.ndarray) -> list[np.ndarray
 
 
 def hard_value(vertices: Float64[np.ndarray, "n d"], prefs: Prefs) -> Float64[np.ndarray, " m"]:
-    """Best scalarised return for each preference: max over the coverage set."""
+    """Return the best scalarised return for each preference: the maximum over the coverage set."""
     return (prefs @ vertices.T).max(axis=1)
 
 
@@ -84,7 +84,7 @@ class SoftFront:
 def trace_front(
     momdp: Momdp, prefs: Prefs, alpha: float, vertices: Float64[np.ndarray, "n d"], most_iterations: int = 1000
 ) -> SoftFront:
-    """Returns of the policies at the fixed point of Q-Pensieve soft policy iteration with the full envelope."""
+    """Return the front of policies at the fixed point of Q-Pensieve soft policy iteration with the full envelope."""
     q = np.full((len(prefs), momdp.num_states, momdp.num_actions), -np.inf)
     logp = soft.uniform_policy(momdp, len(prefs))
     for step, current in enumerate(iteration.iterate(momdp, prefs, alpha, iteration.ENVELOPE)):

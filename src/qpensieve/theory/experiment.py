@@ -1,4 +1,4 @@
-"""How much sharing preferences and remembering Q-functions help: one experiment over many MOMDPs.
+"""An experiment over many MOMDPs: how much sharing preferences and remembering Q-functions help.
 
 The score of a method on a MOMDP is the number of improvements until the loss of its exact policies is at most `TARGET`
 at every preference, state and action. With noisy critics, which cannot reach this, it is the remaining loss.
@@ -24,7 +24,7 @@ Start = Literal["low", "zero", "optimistic"]
 Row = dict[str, str | float | int | None]
 
 TARGET = 1e-3
-"""Loss at which a run counts as done."""
+"""Loss at which a run is done."""
 MOST_ITERATIONS = 2000
 """Most iterations of a run; longer runs are stopped and count as this many."""
 NOISY_ITERATIONS, NOISY_TAIL = 40, 20
@@ -55,7 +55,7 @@ class Case:
     seed: int
 
     def run(self, method: Method, setting: "Setting") -> Iterator[Iterate]:
-        """Iterates of the method with that kind of critic."""
+        """Yield the iterates of the method with the critic of the setting."""
         q_start = start_q(self, setting.start) if setting.start else None
         generator, critic = np.random.default_rng((2, self.seed)), setting.make_critic(self)
         return iteration.iterate(
@@ -65,18 +65,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Setting:
-    """How policies are evaluated."""
+    """A kind of critic, by which policies are evaluated."""
 
     name: str
     make_critic: Callable[[Case], Critic]
     start: Start | None = None
-    """Q-function to start from; None: the uniform policy's own."""
+    """Q-function to start from. None: that of the uniform policy."""
     is_noisy: bool = False
     """Whether the score is the remaining loss instead of a number of iterations."""
 
 
 def make_cases(num_random: int = 100, num_chains: int = 10, num_prefs: int = 11, seed: int = 0) -> list[Case]:
-    """Random MOMDPs of three kinds (dense, sparse, long-sighted), chains of several lengths, and the grid."""
+    """Make random MOMDPs of three kinds (dense, sparse, long-sighted), chains of several lengths, and the grid."""
     prefs = spaced_grid(num_prefs)
     kinds = (
         RandomSpec(),
@@ -94,7 +94,7 @@ def make_cases(num_random: int = 100, num_chains: int = 10, num_prefs: int = 11,
 
 
 def settings(num_backups: Sequence[int] = (1, 2, 3, 4, 5)) -> list[Setting]:
-    """All settings: exact critics, few backups from three starts, and fresh or kept noise."""
+    """Return all settings: exact critics, few backups from three starts, and fresh or kept noise."""
     starts: tuple[Start, ...] = ("low", "zero", "optimistic")
     return [
         exact("exact"),
@@ -110,17 +110,17 @@ def settings(num_backups: Sequence[int] = (1, 2, 3, 4, 5)) -> list[Setting]:
 
 
 def exact(name: str) -> Setting:
-    """Exact critics."""
+    """Return the setting with exact critics."""
     return Setting(name, lambda case: iteration.exact_critic(case.momdp, case.alpha))
 
 
 def fresh_noise(name: str) -> Setting:
-    """Exact critics with new noise at each iteration."""
+    """Return the setting with exact critics plus new noise at each iteration."""
     return Setting(name, partial(_noisy_critic, is_kept=False), is_noisy=True)
 
 
 def _backup_critic(case: Case, num: int) -> Critic:
-    """A critic that applies `num` backups to the last Q-function, which is what a deep algorithm can afford."""
+    """Return a critic that applies `num` backups to the last Q-function, as a deep algorithm does."""
 
     def run(q: VectorQ, logp: LogProbs) -> VectorQ:
         for _ in range(num):
@@ -131,9 +131,10 @@ def _backup_critic(case: Case, num: int) -> Critic:
 
 
 def _noisy_critic(case: Case, is_kept: bool, num_averaged: int = 1) -> Critic:
-    """Exact Q-functions plus normal noise on every entry, the same each time if `is_kept`.
+    """Return a critic of exact Q-functions plus normal noise on every entry, the same each time if `is_kept`.
 
-    If `num_averaged` is above 1, the mean of that many last Q-functions: another use of the same memory, as a control.
+    If `num_averaged` is above 1, it returns the mean of that many last Q-functions: a control that uses the same
+    memory in another way.
     """
     generator = np.random.default_rng((1, case.seed))
     scale = SIGMA * float(np.ptp(case.optimum, axis=-1).mean())
@@ -150,7 +151,7 @@ def _noisy_critic(case: Case, is_kept: bool, num_averaged: int = 1) -> Critic:
 
 
 def start_q(case: Case, start: Start) -> VectorQ:
-    """A constant Q-function: below that of any policy, 0, or above that of any policy."""
+    """Return a constant Q-function: below that of any policy, 0, or above that of any policy."""
     momdp = case.momdp
     if start == "zero":
         value = 0.0
@@ -162,12 +163,12 @@ def start_q(case: Case, start: Start) -> VectorQ:
 
 
 def loss(case: Case, one: Iterate) -> float:
-    """Largest exact loss of the policies, independent of the critic's estimate."""
+    """Return the largest exact loss of the policies, independent of the critic's estimate."""
     return iteration.policy_gap(case.momdp, case.prefs, case.alpha, one.logp, case.optimum)
 
 
 def score(case: Case, method: Method, setting: Setting) -> float:
-    """Iterations to the target, or the remaining loss if critics are noisy."""
+    """Return the iterations to the target, or the remaining loss if critics are noisy."""
     run = case.run(method, setting)
     if setting.is_noisy:
         tail = islice(run, NOISY_ITERATIONS - NOISY_TAIL, NOISY_ITERATIONS)
@@ -179,7 +180,7 @@ def score(case: Case, method: Method, setting: Setting) -> float:
 def summarize(
     setting: Setting, family: str, scores: dict[str, list[float]], reference: str = iteration.NAIVE.name
 ) -> list[Row]:
-    """One row per method: mean score, and its mean difference to the naive method with a bootstrap interval."""
+    """Return one row per method: mean score, and its mean difference to the naive method with an interval."""
     rows: list[Row] = []
     for name, values in scores.items():
         difference = np.array(values) - np.array(scores[reference])
@@ -205,7 +206,7 @@ def summarize(
 
 
 def shown(rows: Sequence[Row], family: str) -> list[Row]:
-    """The rows of one family, short enough for a terminal."""
+    """Return the rows of one family, short enough for a terminal."""
     names = ("family", "critic", "method", "score", "mean", "minus naive", "95 %", "never")
     full = [row | {"95 %": f"[{row['minus low']:.3g}, {row['minus high']:.3g}]"} for row in rows]
     return [{name: row[name] for name in names} for row in full if row["family"] == family]
@@ -221,7 +222,7 @@ def run(
     methods: Sequence[Method] = METHODS,
     progress: Callable[[int, str], None] = lambda done, what: None,
 ) -> list[Row]:
-    """Every method on every case in every setting; rows per setting and family."""
+    """Run every method on every case in every setting; returns rows per setting and family."""
     rows: list[Row] = []
     done = 0
     for setting in chosen:

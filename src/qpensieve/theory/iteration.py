@@ -15,27 +15,27 @@ Members = Bool[np.ndarray, "m m"]
 Snapshots = Float64[np.ndarray, "k m s a d"]
 """Vector Q-functions on offer, oldest first, the current one last."""
 Critic = Callable[[VectorQ, LogProbs], VectorQ]
-"""How a policy's Q-function is found: (Q-function so far, policy) -> Q-function."""
+"""(last Q-function, policy) -> Q-function of the policy, exact or estimated."""
 
 
 def improve_naive(prefs: Prefs, q: VectorQ, alpha: float) -> LogProbs:
-    """The policies improved with only their own Q-function (eq. 7)."""
+    """Return the policies improved with only their own Q-function (eq. 7)."""
     return soft.soft_policy(soft.scalarize_own(prefs, q), alpha)
 
 
 def improve(prefs: Prefs, members: Members, snapshots: Snapshots, alpha: float) -> LogProbs:
-    """The policy proportional to exp(best offer / alpha) (eq. 8)."""
+    """Return the policy proportional to exp(best offer / alpha) (eq. 8)."""
     return soft.soft_policy(best_offer(prefs, members, snapshots), alpha)
 
 
 def best_offer(prefs: Prefs, members: Members, snapshots: Snapshots) -> ScalarQ:
-    """M(s, a; lam): sup over lam' in W(lam) and Q' on offer of lam . Q'(s, a; lam'), at each state and action."""
+    """Return M(s, a; lam): the sup over lam' in W(lam) and offered Q' of lam . Q'(s, a; lam')."""
     offers = [soft.scalarize(lam, snapshots[:, w]).max(axis=(0, 1)) for lam, w in zip(prefs, members, strict=True)]
     return np.stack(offers)
 
 
 def draw_members(generator: np.random.Generator, num: int, size: int) -> Members:
-    """W(lam) = lam and `size` - 1 random others, drawn separately for every lam."""
+    """Draw W(lam): lam and `size` - 1 random other preferences, separately for every lam."""
     order = generator.random((num, num))
     np.fill_diagonal(order, -1.0)
     members = np.zeros((num, num), dtype=bool)
@@ -44,7 +44,7 @@ def draw_members(generator: np.random.Generator, num: int, size: int) -> Members
 
 
 def push(buffer: Snapshots, q: VectorQ, size: int) -> Float64[np.ndarray, "kept m s a d"]:
-    """The Q replay buffer with `q` added; if it exceeds `size`, the oldest one is dropped."""
+    """Return the Q replay buffer with `q` added; if it exceeds `size`, its oldest entry is dropped."""
     return np.concatenate([buffer, q[None]])[max(0, len(buffer) + 1 - size) :]
 
 
@@ -60,7 +60,7 @@ class Method:
     """Size of the Q replay buffer; the current Q-function is always offered too."""
 
     def draw(self, generator: np.random.Generator, num: int) -> Members:
-        """W of this iteration for `num` preferences."""
+        """Draw W of an iteration for `num` preferences."""
         return draw_members(generator, num, num if self.num_preferences is None else self.num_preferences)
 
 
@@ -70,7 +70,7 @@ ENVELOPE = Method("full envelope", num_preferences=None)
 
 
 def pensieve(num_snapshots: int, num_preferences: int | None = 5) -> Method:
-    """Q-Pensieve with a buffer of `num_snapshots`."""
+    """Return Q-Pensieve with a buffer of `num_snapshots`."""
     return Method(f"Q-Pensieve, buffer {num_snapshots}", num_preferences, num_snapshots)
 
 
@@ -88,12 +88,12 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Course:
-    """How an iteration runs, apart from its method.
+    """Settings of an iteration other than its method.
 
     Attributes:
-        generator: Source of the sets W_k; used only if they are random.
-        critic: How policies are evaluated; default: exactly.
-        q_start: Q-function to start from; default: the critic's for the uniform policy.
+        generator: Source of the sets W_k; used only if they are random. None: a fixed one.
+        critic: Evaluates policies. None: exactly.
+        q_start: Q-function to start from. None: the critic's for the uniform policy.
     """
 
     generator: np.random.Generator | None = None
@@ -107,7 +107,7 @@ EXACTLY = Course()
 def iterate(
     momdp: Momdp, prefs: Prefs, alpha: float, method: Method = NAIVE, course: Course = EXACTLY
 ) -> Iterator[Iterate]:
-    """An endless generator of the iterates of soft policy iteration.
+    """Yield the iterates of soft policy iteration without end.
 
     Args:
         momdp: The problem.
@@ -128,10 +128,10 @@ def iterate(
 
 
 def exact_critic(momdp: Momdp, alpha: float) -> Critic:
-    """A critic that solves the linear equations exactly."""
+    """Return a critic that solves the linear equations exactly."""
     return lambda _, logp: soft.evaluate(momdp, logp, alpha)
 
 
 def policy_gap(momdp: Momdp, prefs: Prefs, alpha: float, logp: LogProbs, optimum: ScalarQ) -> float:
-    """Largest loss of the policy's exact lam . Q against the optimum, over preferences, states and actions."""
+    """Return the largest loss of the policy's exact lam . Q, over preferences, states and actions."""
     return float((optimum - soft.scalarize_own(prefs, soft.evaluate(momdp, logp, alpha))).max())

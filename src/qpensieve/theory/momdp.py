@@ -63,7 +63,7 @@ class RandomSpec:
 
 
 def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()) -> Momdp:
-    """A random MOMDP; successors of an action are drawn without repetition, their probabilities from Dirichlet(1)."""
+    """Make a random MOMDP; an action's successors are drawn without repetition, their probabilities from Dirichlet(1)."""
     shape = (spec.num_states, spec.num_actions)
     if not 1 <= spec.num_successors <= spec.num_states:
         raise UserError(f"num_successors must be from 1 to {spec.num_states}, got {spec.num_successors}")
@@ -78,7 +78,7 @@ def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()
 
 
 def chain(length: int = 15, slip: float = 0.1, discount: float = 0.95) -> Momdp:
-    """A corridor with a prize at each end, one per objective, and a small reward for both in the middle.
+    """Make a corridor with a prize at each end, one per objective, and a small reward for both in the middle.
 
     Action 0 goes left, action 1 right; with probability `slip` it goes the other way. Both prizes are 1 and end the
     episode; every step from the middle pays (0.02, 0.02). The start is the middle.
@@ -99,7 +99,7 @@ def chain(length: int = 15, slip: float = 0.1, discount: float = 0.95) -> Momdp:
 
 
 def two_armed(first: float = 4.0, second: float = 4.0, discount: float = 0.5) -> Momdp:
-    """One state, two actions, then the end: rewards (first, 0) and (0, second). Solved by hand in docs/theory.md.
+    """Make one state with two actions, then the end: rewards (first, 0), (0, second). docs/theory.md solves it by hand.
 
     With preference lam the soft optimum is pi(first) = 1 / (1 + exp((lam_2 second - lam_1 first) / alpha)).
     """
@@ -108,7 +108,7 @@ def two_armed(first: float = 4.0, second: float = 4.0, discount: float = 0.5) ->
 
 
 def deep_sea_treasure(discount: float = 0.99) -> Momdp:
-    """Deep Sea Treasure on its grid; its states are the cells of water, and a treasure is an end, not a state."""
+    """Make Deep Sea Treasure on its grid; states are the cells of water, and a treasure is an end, not a state."""
     water = [cell for cell in np.ndindex(SIZE, SIZE) if CELLS[cell] == 0.0]
     state_of = {cell: state for state, cell in enumerate(water)}
     p_next, r = np.zeros((len(water), len(MOVES), len(water))), np.zeros((len(water), len(MOVES), 2))

@@ -50,7 +50,7 @@ class Offers:
 
 
 def printed_chain(momdp: Momdp, offers: Offers, alpha: float, reading: Reading = "printed") -> Lines:
-    """Lines 2 to 8 as in the paper."""
+    """Return lines 2 to 8 as in the paper."""
     lines, log_new = _first_lines(momdp, offers, alpha)
     log_old = offers.logp[-1, offers.own]
     second = soft.scalarize(offers.lam, offers.q[:, offers.own]) if reading == "printed" else offers.scalars()
@@ -62,7 +62,7 @@ def printed_chain(momdp: Momdp, offers: Offers, alpha: float, reading: Reading =
 
 
 def repaired_chain(momdp: Momdp, offers: Offers, alpha: float) -> Lines:
-    """The same with line 5 under each offer's own policy, and the sup kept inside the expectation in line 6."""
+    """Return lines 2 to 8 with line 5 under each offer's own policy, and the sup inside the expectation in line 6."""
     lines, log_new = _first_lines(momdp, offers, alpha)
     scalars, policies = offers.scalars(), offers.policies()
     own_values = (np.exp(policies) * scalars).sum(axis=-1) + alpha * soft.entropy(policies)
@@ -73,7 +73,7 @@ def repaired_chain(momdp: Momdp, offers: Offers, alpha: float) -> Lines:
 
 
 def _first_lines(momdp: Momdp, offers: Offers, alpha: float) -> tuple[Lines, Table]:
-    """Lines 2, 3, 4 and 8, on which both chains agree, and the log-probabilities of the new policy."""
+    """Return lines 2, 3, 4 and 8, on which both chains agree, and the log-probabilities of the new policy."""
     best = offers.scalars().max(axis=0)[None]
     log_old, log_new = offers.logp[-1, offers.own][None], soft.soft_policy(best, alpha)
     r = momdp.r @ offers.lam
@@ -88,7 +88,7 @@ def _first_lines(momdp: Momdp, offers: Offers, alpha: float) -> tuple[Lines, Tab
 
 
 def _first_step(momdp: Momdp, offers: Offers, alpha: float, log_new: Table, rest: Table) -> Table:
-    """Gamma E over s1 and a1 ~ the new policy of -alpha log pi(a1) + lam . r(s1, a1) + rest(s1, a1)."""
+    """Return gamma E over s1 and a1 ~ the new policy of -alpha log pi(a1) + lam . r(s1, a1) + rest(s1, a1)."""
     inner = (np.exp(log_new) * (momdp.r @ offers.lam + rest)).sum(axis=-1) + alpha * soft.entropy(log_new[None])[0]
     return _expect(momdp, inner[None])[0]
 
@@ -98,7 +98,7 @@ def _expect(momdp: Momdp, v: Float64[np.ndarray, "n s"]) -> Float64[np.ndarray, 
 
 
 def worst_drop(lines: Lines, label: int) -> tuple[float, tuple[int, int]]:
-    """Largest difference of the line before and the line `label`, and where; if above 0, the inequality fails."""
+    """Return the largest difference of the line before and line `label`, and its place; above 0 the line fails."""
     labels = sorted(lines)
     drop = lines[labels[labels.index(label) - 1]] - lines[label]
     state, action = np.unravel_index(drop.argmax(), drop.shape)
@@ -106,7 +106,7 @@ def worst_drop(lines: Lines, label: int) -> tuple[float, tuple[int, int]]:
 
 
 def line_5_example() -> tuple[Momdp, Offers, float]:
-    """An example in which line 5 fails: s0 -> s1 -> s2 -> end; the action matters only in s2.
+    """Return an example in which line 5 fails: s0 -> s1 -> s2 -> end; the action matters only in s2.
 
     There action 0 pays (4, 0) and action 1 pays (0, 4). lam = (1, 0) still acts uniformly; lam' already takes action 0.
     So lam . Q(s1; lam') = 4 / 2 = 2, of which pi(.; lam) in s2 only accounts for (2 + ln 2) / 2 = 1.347.
@@ -121,7 +121,7 @@ def line_5_example() -> tuple[Momdp, Offers, float]:
 
 
 def line_6_example() -> tuple[Momdp, Offers, float]:
-    """An example in which line 6 fails: s0 -> s1 -> s2; action 0 leads to s3, action 1 to s4; both pay 8 or 0.
+    """Return an example in which line 6 fails: s0 -> s1 -> s2; action 0 leads to s3, action 1 to s4; both pay 8 or 0.
 
     The current policy takes action 0 in s2 and the 8 in s3, but nothing in s4; the snapshot's policy mirrors it. So in
     s2 they offer (4, 0) and (0, 4). The best offer is (4, 4) and the new policy is uniform. It is worth 2 + ln 2 under
@@ -166,7 +166,7 @@ class Failure:
 def offers_along_run(
     momdp: Momdp, prefs: Prefs, alpha: float, num_snapshots: int = 2, num_iterations: int = 4
 ) -> Iterator[tuple[int, Offers]]:
-    """Every improvement step of a run from the uniform policy, W = all preferences; (iteration, offers)."""
+    """Yield (iteration, offers) of every improvement step of a run from the uniform policy, W = all preferences."""
     method = iteration.pensieve(num_snapshots, None)
     past: list[iteration.Iterate] = []
     for k, current in enumerate(islice(iteration.iterate(momdp, prefs, alpha, method), num_iterations)):
@@ -177,7 +177,7 @@ def offers_along_run(
 
 
 def failures_along_run(momdp: Momdp, prefs: Prefs, alpha: float, margin: float = 1e-6) -> list[Failure]:
-    """Failures of lines 5 and 6 by more than `margin` during a run, in either reading."""
+    """List the failures of lines 5 and 6 by more than `margin` during a run, in either reading."""
     found = []
     readings: tuple[Reading, ...] = ("printed", "meant")
     for k, offers in offers_along_run(momdp, prefs, alpha):

@@ -21,7 +21,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 def scalarize(lam: Float64[np.ndarray, "..."], q: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
-    """Product lam . q over the last axis, summed in the order of the objectives: equal terms have equal sums."""
+    """Return lam . q over the last axis, summed in the order of the objectives: equal terms have equal sums."""
     total = lam[..., 0] * q[..., 0]
     for i in range(1, q.shape[-1]):
         total = total + lam[..., i] * q[..., i]
@@ -29,62 +29,62 @@ def scalarize(lam: Float64[np.ndarray, "..."], q: Float64[np.ndarray, "..."]) ->
 
 
 def scalarize_own(prefs: Prefs, q: VectorQ) -> ScalarQ:
-    """The value lam . Q(s, a; lam) of every preference."""
+    """Return the value lam . Q(s, a; lam) of every preference."""
     return scalarize(prefs[:, None, None, :], q)
 
 
 def soft_policy(values: ScalarQ, alpha: float) -> LogProbs:
-    """Log-probabilities of the policy proportional to exp(values / alpha)."""
+    """Return the log-probabilities of the policy proportional to exp(values / alpha)."""
     logits = (values - values.max(axis=-1, keepdims=True)) / alpha
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
 def soft_maximum(values: ScalarQ, alpha: float) -> Float64[np.ndarray, "m s"]:
-    """Alpha log sum exp(values / alpha) over actions: the value of `soft_policy`, entropy included."""
+    """Return alpha log sum exp(values / alpha) over actions: the value of `soft_policy`, entropy included."""
     top = values.max(axis=-1)
     return top + alpha * np.log(np.exp((values - top[..., None]) / alpha).sum(axis=-1))
 
 
 def uniform_policy(momdp: Momdp, num: int) -> LogProbs:
-    """The uniform policy, for `num` preferences."""
+    """Return the uniform policy, for `num` preferences."""
     return np.full((num, momdp.num_states, momdp.num_actions), -np.log(momdp.num_actions))
 
 
 def entropy(logp: LogProbs) -> Float64[np.ndarray, "m s"]:
-    """Entropy of the policy at every state."""
+    """Return the entropy of the policy at every state."""
     taken = np.isfinite(logp)
     return -(np.exp(logp) * np.where(taken, logp, 0.0)).sum(axis=-1)
 
 
 def soft_value(q: VectorQ, logp: LogProbs, alpha: float) -> Float64[np.ndarray, "m s d"]:
-    """Expectation over a ~ pi of Q(s, a) - alpha log pi(a|s) 1_d: the entropy goes to every objective."""
+    """Return the mean over a ~ pi of Q(s, a) - alpha log pi(a|s) 1_d: the entropy goes to every objective."""
     return (np.exp(logp)[..., None] * q).sum(axis=2) + alpha * entropy(logp)[..., None]
 
 
 def backup(momdp: Momdp, q: VectorQ, logp: LogProbs, alpha: float) -> VectorQ:
-    """One application of the multi-objective soft Bellman operator of the policy (eq. 9)."""
+    """Apply the multi-objective soft Bellman operator of the policy once (eq. 9)."""
     return look_ahead(momdp, soft_value(q, logp, alpha))
 
 
 def look_ahead(momdp: Momdp, v: Float64[np.ndarray, "m s d"]) -> VectorQ:
-    """Reward and discounted expectation of the next state's value: r(s, a) + gamma E[v(s')]."""
+    """Return reward and discounted expectation of the next state's value: r(s, a) + gamma E[v(s')]."""
     return momdp.r + momdp.discount * expect(momdp, v)
 
 
 def expect(momdp: Momdp, v: Float64[np.ndarray, "m s d"]) -> VectorQ:
-    """Expectation of the next state's value; an end is worth 0."""
+    """Return the expectation of the next state's value; an end is worth 0."""
     num, num_states, d = v.shape
     flat = momdp.p_next.reshape(-1, num_states) @ v.transpose(1, 0, 2).reshape(num_states, num * d)
     return flat.reshape(num_states, -1, num, d).transpose(2, 0, 1, 3)
 
 
 def expect_scalar(momdp: Momdp, v: Float64[np.ndarray, "m s"]) -> ScalarQ:
-    """`expect` of one number per state."""
+    """Return `expect` of one number per state."""
     return expect(momdp, v[..., None])[..., 0]
 
 
 def evaluate(momdp: Momdp, logp: LogProbs, alpha: float) -> VectorQ:
-    """The vector soft Q-function of the policy: the fixed point of `backup`, by linear solve.
+    """Return the vector soft Q-function of the policy: the fixed point of `backup`, by linear solve.
 
     With alpha = 0 it is the plain Q-function, without the entropy bonus.
     """
@@ -92,7 +92,7 @@ def evaluate(momdp: Momdp, logp: LogProbs, alpha: float) -> VectorQ:
 
 
 def discounted_returns(momdp: Momdp, logp: LogProbs) -> Float64[np.ndarray, "m d"]:
-    """Expected discounted return vector from the start, without the entropy bonus."""
+    """Return the expected discounted return vector from the start, without the entropy bonus."""
     return np.einsum("s,msd->md", momdp.start, _state_values(momdp, logp, 0.0))
 
 
@@ -104,7 +104,7 @@ def _state_values(momdp: Momdp, logp: LogProbs, alpha: float) -> Float64[np.ndar
 
 
 def soft_optimum(momdp: Momdp, prefs: Prefs, alpha: float, tolerance: float = 1e-10) -> ScalarQ:
-    """Soft value iteration on the scalar reward lam . r, for every preference separately, to `tolerance`.
+    """Run soft value iteration on the scalar reward lam . r, for every preference separately, to `tolerance`.
 
     It uses no vectors, policies or snapshots, so it is an independent ground truth.
     """
