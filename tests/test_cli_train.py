@@ -325,7 +325,7 @@ class TestPlot:
         said = capsys.readouterr()
         assert said.out.split() == [str(tmp_path / "half-curves.png")]
         assert said.err.startswith("no front.png: there is no full evaluation")
-        assert "does not hold the returns of short ones: draw its curves" in fail("plot", file, "--what", "front")
+        assert "exported before the first full evaluation. Draw its curves" in fail("plot", file, "--what", "front")
 
     @pytest.mark.usefixtures("unrendered")
     def test_an_ending_of_another_kind_of_file_is_refused_with_those_of_pictures(

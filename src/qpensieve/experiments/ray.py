@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 SETTINGS = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
 TOKEN_VARIABLES = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 TOKEN_PATH = Path(".ray") / "auth_token"
-"""Below the home folder: where Ray looks for the token."""
+"""Path of Ray's token below the home folder."""
 MOVES = 5
-"""How often Ray itself starts a task again whose node or process it has lost."""
+"""Number of times that Ray itself restarts a task after it has lost the node or process."""
 LOST = -1
 """Code of a worker that Ray has lost for good."""
 
 
 def prepare() -> Any:
-    """The module `ray`, set up: tokens on (one is made if there is none), no usage statistics.
+    """Return the module `ray`, set up with tokens (a new one if there is none) and without usage statistics.
 
     Raises:
-        ImportError: Ray is not installed; says how to install it.
+        ImportError: Ray is not installed; the message says how to install it.
     """
     os.environ.update(SETTINGS)
     if not any(os.environ.get(name) for name in TOKEN_VARIABLES):
@@ -68,8 +68,8 @@ class Order(NamedTuple):
     Attributes:
         folder: The run folder.
         options: Options of the worker.
-        cores: Its cores.
-        share: Its part of a card; 0: no card.
+        cores: Number of cores of the worker.
+        share: Share of a card for the worker; 0: no card.
         program: Command of the worker; None: that of the node's Python.
     """
 
@@ -81,7 +81,7 @@ class Order(NamedTuple):
 
 
 def attend(order: Order) -> int:
-    """On the node: run a worker, which ends when this process does. Returns its exit code."""
+    """Run a worker on the node, which ends when this process does; returns its exit code."""
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if order.share else None  # Ray has chosen the card
     variables = local.environment(order.cores, gpu, order.share)
     worker = local.start_worker(order.folder, order.options, variables, order.program or local.PROGRAM)
@@ -92,7 +92,7 @@ def attend(order: Order) -> int:
 
 
 def attend_copy(order: Order, content: bytes) -> tuple[int, bytes]:
-    """The same with a copy of the folder, which is returned."""
+    """Run a worker on the node with a copy of the folder; returns its exit code and the folder as it is then."""
     with tempfile.TemporaryDirectory(prefix="qpensieve-") as scratch:
         folder = Path(scratch) / order.folder.name
         unpack(content, folder)
@@ -100,7 +100,7 @@ def attend_copy(order: Order, content: bytes) -> tuple[int, bytes]:
 
 
 def pack(folder: Path) -> bytes:
-    """A folder as a tar file, without its lock and what is being written."""
+    """Return a folder as a tar file, without its lock and without unfinished files."""
     is_left_out = lambda entry: Path(entry.name).name.startswith(TEMPORARY) or Path(entry.name).name == LOCK
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
@@ -115,7 +115,7 @@ def unpack(content: bytes, folder: Path) -> None:
 
 
 def bring_home(content: bytes, folder: Path) -> None:
-    """Replace a run folder by a copy that has got further.
+    """Replace a run folder by a copy, unless the copy is behind it.
 
     Raises:
         FolderInUseError: A process works on the folder.
@@ -171,7 +171,7 @@ class OnRay:
 
     Args:
         address: The head, HOST:PORT; `auto`: the cluster of this machine.
-        at_once: At most so many runs side by side; None: as many as fill the cluster.
+        at_once: Most runs side by side. None: as many as fill the cluster.
         runs_per_gpu: Runs that share a card.
         fetch: Send folders to the nodes and bring them home, because there is no shared file system.
         program: Command of a worker; None: that of the nodes' Python.
@@ -221,7 +221,7 @@ class OnRay:
         return RayJob(self._place, self._place.slots, cores, self._ray, reference, task.folder)
 
     def _size(self) -> tuple[int, float, int]:
-        """Cores and cards of the whole cluster, and cores of its smallest node: nodes come and go."""
+        """Return cores and cards of the whole cluster now, and cores of its smallest node."""
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         cores = [int(node.get("CPU", 0)) for node in nodes]
         return sum(cores), sum(node.get("GPU", 0.0) for node in nodes), min(filter(None, cores), default=1)

@@ -1,8 +1,7 @@
 """The engine of Slurm: job arrays by submitit. A job trains its share of run folders as a pool on its machine.
 
-Shortly before its time limit a job saves its runs and puts itself back into the queue. So jobs need not be watched:
-this program may be stopped, and called again while they wait or run. `slurm/jobs.json` in the folder of the runs
-remembers which job has which run.
+Shortly before its time limit a job saves its runs and puts itself back into the queue. So this program may be stopped,
+and called again while jobs wait or run. `slurm/jobs.json` in the folder of the runs maps each run to its job.
 """
 
 import importlib
@@ -22,11 +21,11 @@ from qpensieve.settings import at_least, from_to
 from qpensieve.train.interrupts import termination
 
 FOLDER, JOBS = "slurm", "jobs.json"
-"""Folder of submitit's files below that of the runs; in it: name of a run -> number of its job."""
+"""Folder of submitit's files in the folder of the runs, and its file with name of a run -> number of its job."""
 SAVE_SECONDS = 120
 """Seconds before its time limit at which a job saves."""
 REQUEUES = 1000
-"""How often a job may reach its time limit."""
+"""Number of times that a job may reach its time limit."""
 LOST = -1
 """Code of a run whose job has ended without finishing it."""
 
@@ -45,7 +44,7 @@ class Request:
     """slurm: further options of sbatch, such as partition=gpu (without the dashes)."""
 
     def parameters(self, at_once: int | None = None) -> dict[str, object]:
-        """The same for submitit; `at_once`: at most so many jobs run at the same time."""
+        """Return these resources as submitit's parameters; `at_once`: most jobs at the same time. None: no limit."""
         pairs = [option.removeprefix("--").partition("=") for option in self.job_options]
         found = {
             "name": "qpensieve",
@@ -60,10 +59,10 @@ class Request:
 
 
 def minutes(text: str) -> int:
-    """A time limit as Slurm writes it, in minutes: minutes, hours:minutes:seconds, days-hours and others.
+    """Return a time limit in minutes, from Slurm's notation: minutes, hours:minutes:seconds, days-hours and others.
 
     Raises:
-        ValueError: It is no such limit.
+        ValueError: The text is no time limit.
     """
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if match is None:
@@ -82,8 +81,8 @@ class Pool:
 
     Attributes:
         cores: Cores of the job.
-        has_gpu: Whether it has a card.
-        tries: As in `train_all`.
+        has_gpu: Whether the job has a card.
+        tries: Tries without progress after which a run has failed, as in `train_all`.
         program: Command of a worker.
         engine: The workers, while it runs.
     """
@@ -100,7 +99,7 @@ class Pool:
             train_all(tasks, self.engine, self.tries)
 
     def checkpoint(self, tasks: Sequence[Task]) -> Any:
-        """Called by submitit before the time limit: save, and return what is to be put back into the queue."""
+        """Save the runs and return the job to put back into the queue; submitit calls this before the time limit."""
         if self.engine is not None:
             self.engine.close()
         return _submitit().helpers.DelayedSubmission(replace(self, engine=None), tasks)
@@ -128,8 +127,8 @@ class Slurm:
 
     Args:
         root: Folder of the runs; all machines must see it under this path.
-        request: What each job asks for.
-        at_once: At most so many jobs run at the same time; None: as many as there is room for.
+        request: Resources of each job.
+        at_once: Most jobs at the same time. None: as many as there is room for.
         runs_per_job: Runs that share a job, its card and its cores.
         tries: As in `train_all`.
         program: Command of a worker.
@@ -181,14 +180,14 @@ class Slurm:
         return [SlurmJob(jobs[task.name]) for task in waiting]
 
     def _known(self) -> dict[str, str]:
-        """Name of a run -> number of its newest job, also of earlier calls."""
+        """Return name of a run -> number of its newest job, also of earlier calls."""
         try:
             return {name: str(number) for name, number in read_object(self._folder / JOBS).items()}
         except (FileError, OSError):
             return {}
 
     def _queued(self, number: str | None) -> Any:
-        """The job of a number if it waits or runs."""
+        """Return the job of a number if it waits or runs; else None."""
         if number is None:
             return None
         job = self._job_class(self._folder, number)

@@ -1,4 +1,4 @@
-"""Several domains put together: scores on the scale of a reference, and their performance profiles."""
+"""Combine several domains: scores on the scale of a reference, and their performance profiles."""
 
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ NUM_TAUS = 201
 
 
 def over_rows(sheet: Sheet, metric: str) -> Sheet | None:
-    """A sheet of one row: the rows of `sheet` together, each divided by the mean of the reference's own runs.
+    """Return a sheet of one row: all rows of `sheet`, each divided by the mean of the reference's own runs.
 
-    It takes the rows where the reference is whole and above 0, the columns that are whole in all of these rows, and the
-    seeds that all these cells share; its notes name the rows left out. Values are [seed, row], so that the
-    interquartile mean, intervals and probabilities of improvement are those over runs of all rows, stratified by row.
+    It uses the rows in which the reference is complete and above 0, the columns that are complete in all these rows,
+    and the seeds that all these cells share. Its notes name the rows left out. Values are [seed, row]: interquartile
+    mean, intervals and probabilities of improvement are over the runs of all rows, stratified by row.
 
     Args:
         sheet: The sheet.
@@ -63,14 +63,14 @@ def over_rows(sheet: Sheet, metric: str) -> Sheet | None:
 
 
 def about_scale(sheet: Sheet, metric: str) -> str:
-    """The scaled score in words."""
+    """Return the scaled score in words."""
     return f"{metric} divided by the mean of {sheet.reference}"
 
 
 def profiles(over: Sheet) -> dict[str, metrics.Profile | None]:
-    """Column -> performance profile of a sheet that `over_rows` made, from 0 to the highest score.
+    """Return column -> performance profile of a sheet that `over_rows` made, from 0 to the highest score.
 
-    Runs below 0 are what every line lacks to 1.
+    A line begins below 1 if the method has runs that score below 0.
     """
     name = over.metrics[0].name
     scores = {column: over.cell(ALL_ROWS, column).scores[name] for column in over.columns}

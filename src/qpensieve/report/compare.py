@@ -93,7 +93,7 @@ def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) ->
     """Set one reference point: the one given, else the one that the results have.
 
     Raises:
-        ValueError: It does not fit the objectives, or none is given and the results have different ones.
+        ValueError: The point does not fit the objectives; or no point is given and the results have different ones.
     """
     if len(reference):
         point = metrics.check_reference(reference, results[0].returns.shape[2])
@@ -108,7 +108,7 @@ def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) ->
 
 
 def hypervolumes(result: Result) -> str:
-    """HV of every seed, mean and std, and where it is measured from."""
+    """Return HV of every seed, mean and deviation, and its reference point as text."""
     volumes = result.played.scores.get(HV)
     if volumes is None or result.reference is None:
         raise UserError(f"{result.run.name} has no reference point to measure HV from")
@@ -120,11 +120,11 @@ def hypervolumes(result: Result) -> str:
 
 
 def format_comparison(results: Sequence[Result], for_people: bool = True) -> str:
-    """The comparison as text: the table, warnings, and the settings that differ.
+    """Return the comparison as text: the table, warnings, and the settings that differ.
 
     Args:
         results: The runs, on common preferences.
-        for_people: For a terminal; else Markdown.
+        for_people: True: text for a terminal. False: Markdown.
     """
     show = terminal if for_people else markdown
     parts = [show(table(results)).strip()]
@@ -134,9 +134,9 @@ def format_comparison(results: Sequence[Result], for_people: bool = True) -> str
 
 
 def sheet(results: Sequence[Result]) -> Sheet:
-    """The sheet of a comparison: one row, a column for each run.
+    """Return the sheet of a comparison: one row, and a column for each run.
 
-    Differences are against MO-SAC, else against the first run. Of several runs of MO-SAC the first counts.
+    Differences are against the first run of MO-SAC, else against the first run.
     """
     names = labels([result.run for result in results])
     against = next((result for result in results if result.run.algo == REFERENCE), None)
@@ -181,7 +181,7 @@ def _facts(name: str, result: Result, results: Sequence[Result]) -> dict[str, st
 
 
 def unequal(results: Sequence[Result]) -> list[str]:
-    """Return a warning where runs differ in length, number of seeds or episodes."""
+    """Return a warning for each run that ends early, and if runs differ in the number of seeds or episodes."""
     said = []
     for result in results:
         step, goal = result.played.step, result.played.goal

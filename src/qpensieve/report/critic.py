@@ -22,7 +22,7 @@ PAPER: dict[str, dict[tuple[float, ...], list[float]]] = {
 
 
 def paper_value(domain: str, preference: Sequence[float], step: int) -> float | None:
-    """The paper's L_critic, where it has one."""
+    """Return the paper's L_critic; None if the paper has no number for these arguments."""
     table = PAPER.get(domain, {})
     found = next((values for lam, values in table.items() if np.allclose(lam, preference)), None)
     return None if found is None or step not in PAPER_STEPS else found[PAPER_STEPS.index(step)]
@@ -49,7 +49,7 @@ def format_errors(errors: CriticErrors) -> str:
 
 
 def rows_of(errors: CriticErrors) -> Sequence[Row]:
-    """The measurements of a run as rows of a table: means over seeds."""
+    """Return the measurements of a run as rows of a table: means over seeds."""
     is_mixed = len({row.actions for row in errors.rows}) > 1
     rows = [_row_of(row, errors.objectives, is_mixed) for row in errors.rows]
     papers = [paper_value(errors.domain, row.preference, row.step) for row in errors.rows]
@@ -78,5 +78,5 @@ def _row_of(row: CriticRow, objectives: Sequence[str], is_mixed: bool) -> Row:
 
 
 def _pooled(standard_errors: Sequence[float] | np.ndarray) -> float:
-    """The standard error of the mean over seeds, each of which has its own."""
+    """Return the standard error of the mean over seeds from the standard error of each seed."""
     return float(np.sqrt(np.square(standard_errors).sum()) / len(standard_errors))

@@ -84,11 +84,11 @@ def new_figure(height: float) -> Figure:
 
 
 def check_picture(path: Path) -> Path:
-    """Refuse a path that no picture can be written to; returns it.
+    """Check that a picture can be written to a path, and return the path.
 
     Raises:
-        ValueError: Its ending is not one of a picture.
-        LinkError: It is a symbolic link.
+        ValueError: The ending of the path is not that of a picture.
+        LinkError: The path is a symbolic link.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"the name of a picture must end in {', '.join(SUFFIXES)}; got {path}")
@@ -97,7 +97,7 @@ def check_picture(path: Path) -> Path:
 
 
 def write_figure(figure: Figure, out: Path) -> Path:
-    """Draw into a file, whole or not at all; its ending says in which format."""
+    """Write a figure to a file, whole or not at all; the file's ending names the format."""
     picture = io.BytesIO()
     figure.savefig(picture, format=out.suffix.removeprefix(".") or "png")
     make_folder(out.parent)
@@ -203,7 +203,7 @@ def draw_seeds(
 
 
 def draw_steps(axes: Axes, points: Float64[np.ndarray, "n 2"], corner: np.ndarray | None = None, **style: Any) -> None:
-    """Draw the boundary of what some points cover: everything left of a point and below it, down to the corner."""
+    """Draw the boundary of the region that some points dominate, down to the corner."""
     x, y = points[np.argsort(points[:, 0])].T
     if corner is not None:
         x, y = np.append(x, x[-1]), np.append(y, corner[1])

@@ -31,8 +31,8 @@ class Points:
     """The return vectors of a front, all seeds together.
 
     Attributes:
-        returns: Means over episodes.
-        preferences: Their preferences.
+        returns: Returns as means over episodes.
+        preferences: Preferences of the returns.
     """
 
     returns: Float64[np.ndarray, "seed p d"]
@@ -56,12 +56,12 @@ class Points:
 
 @dataclass(frozen=True)
 class Plane:
-    """A domain as the picture of two of its objectives needs it.
+    """A domain, for a picture of two of its objectives.
 
     Attributes:
         objectives: Names of all objectives, in reward order.
-        labels: Their axis labels, with units if they are known.
-        exact: The exact front, if the domain has one.
+        labels: Axis labels of the objectives, with units if they are known.
+        exact: The exact front; None if it is unknown.
     """
 
     objectives: Sequence[str]
@@ -70,7 +70,7 @@ class Plane:
 
 
 def axes_of(objectives: Sequence[str], x: Axis | None = None, y: Axis | None = None) -> tuple[int, int]:
-    """Numbers of the objectives on two axes. None: the first that the other axis does not show.
+    """Return the numbers of the objectives on two axes. None: the first objective that the other axis does not show.
 
     Raises:
         ValueError: There is no such objective, both are the same, or there is only one.
@@ -94,10 +94,10 @@ def plot_front(
 ) -> Figure:
     """Draw two objectives of a front (`axes_of`); returns the figure.
 
-    `measure` makes the returns. It takes its time, so it is called when nothing else can go wrong.
+    `measure` makes the returns. It may take minutes, so everything else is checked before it is called.
 
     Raises:
-        MissingPlots: If matplotlib is not installed.
+        MissingPlots: matplotlib is not installed.
     """
     figure, known, returns = drawing.new_figure(height=6.2), find_domain(domain), measure()
     plane = Plane(objectives, *((objectives, None) if known is None else (known.labels, known.exact)))
@@ -125,9 +125,9 @@ def draw_front(run: RunResults, out: Path) -> Path:
         The path of the picture.
 
     Raises:
-        MissingPlots: If matplotlib is not installed.
-        FileNotFoundError: If the folder lacks a file.
-        ValueError: If a file is damaged, there is no evaluation, or there are fewer than two objectives.
+        MissingPlots: matplotlib is not installed.
+        FileNotFoundError: The folder lacks a file.
+        ValueError: A file is damaged, there is no evaluation, or there are fewer than two objectives.
     """
     d = run.history.num_objectives
     if d < 2:
@@ -156,8 +156,8 @@ def _newest(run: RunResults) -> Evaluation:
         raise UserError(f"{run.path} has no evaluation yet; nothing to draw")
     if run.lacks_returns:
         raise UserError(
-            f"{run.path} has no full evaluation, and an exported file does not hold the returns of short ones: draw "
-            "its curves (--what curves), or the front of the run's folder"
+            f"{run.path} holds no returns: it was exported before the first full evaluation. Draw its curves (--what "
+            "curves), or draw the front from the run folder"
         )
     return history.short[-1]
 

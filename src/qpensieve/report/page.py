@@ -43,9 +43,9 @@ class Plate:
     Attributes:
         name: Name of its files: letters, digits, - and _.
         title: Heading.
-        caption: What it shows, and what is missing.
+        caption: Description of the content, and of missing runs.
         figure: The picture.
-        sources: The runs that it shows.
+        sources: The runs in the picture.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Parts:
     listings: list[TextTable] = field(default_factory=list)
 
     def add(self, other: "Parts") -> None:
-        """Put other parts behind these."""
+        """Append other parts."""
         self.sheets += other.sheets
         self.plates += other.plates
         self.listings += other.listings
@@ -152,7 +152,7 @@ def write_report(folder: Path, parts: Parts, about: About) -> Path:
 
 
 def make_report(parts: Parts, about: About) -> Report:
-    """Put the parts of a report together; ValueError where two have the same name."""
+    """Put the parts of a report together; ValueError if two tables or two figures have the same name."""
     for kind, named in (("table", (*parts.sheets, *parts.listings)), ("figure", parts.plates)):
         for part in named:
             check_name(kind, part.name)
@@ -242,10 +242,10 @@ def insert(page: Path, name: str, sheet: Sheet, left_out: LeftOut) -> None:
         page: A Markdown page.
         name: Name of the table in the marks.
         sheet: The table.
-        left_out: Sentences about runs that are there and do not count.
+        left_out: Sentences about existing runs that are left out.
 
     Raises:
-        ValueError: The page has no such marks; shows them.
+        ValueError: The page has no such marks; the message shows them.
         OSError: There is no such page.
     """
     begin, end = (mark.format(name=name) for mark in (BEGIN, END))
@@ -280,7 +280,7 @@ def small_table(sheet: Sheet, left_out: LeftOut) -> str:
 
 
 def _without_run(sheet: Sheet, rows: Sequence[str], columns: Sequence[str], told: LeftOut) -> list[str]:
-    """Rows and columns without a run; where one is there and was left out, the other cells one by one."""
+    """Return the rows and columns without a run in words; single cells where the row or column has an existing run."""
     empty = {row: [(row, column) for column in sheet.columns] for row in sheet.rows if row not in rows}
     absent = {column: [(row, column) for row in sheet.rows] for column in sheet.columns if column not in columns}
     whole = {name: not any(place in told for place in places) for name, places in [*empty.items(), *absent.items()]}

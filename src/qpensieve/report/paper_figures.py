@@ -1,6 +1,6 @@
-"""The figures of the paper as functions of plain arrays; a method has one colour, marker and line in all of them.
+"""The figures of the paper as functions of plain arrays. A method has the same colour, marker and line in all of them.
 
-A series that is None is missing: the figure names it.
+A series that is None is missing, and the figure names it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ UNITS = {100_000: "hundred thousand ", 10_000: "ten thousand ", 1_000: "thousand
 
 @dataclass(frozen=True)
 class Style:
-    """Look of a method. Marker and line differ too, for readers who cannot tell the colours apart."""
+    """Look of a method. Marker and line differ too, for readers who cannot distinguish the colours."""
 
     colour: str
     marker: str
@@ -66,7 +66,7 @@ class Curve:
     Attributes:
         steps: Environment steps, increasing.
         values: One value per step and seed.
-        goal: Steps of the whole run; where the curve ends before, its end is marked. None: it is whole.
+        goal: Steps of the whole run; a curve that ends before it is marked at its end. None: the curve is complete.
     """
 
     steps: Int64[np.ndarray, " t"]

@@ -69,15 +69,15 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
 
 
 def is_picture(path: Path) -> bool:
-    """Whether a path is a picture; any other is a folder for all of them."""
+    """Return whether a path has the ending of a picture; any other path is a folder for pictures."""
     return path.suffix.lower() in SUFFIXES
 
 
 def file_of(out: Path, name: str) -> Path:
-    """The file of one picture: `out`, or a file of this name in the folder `out`.
+    """Return the file of one picture: `out`, or a file of this name in the folder `out`.
 
     Raises:
-        ValueError: Its ending is that of another kind of file.
+        ValueError: The ending of `out` is that of another kind of file.
     """
     _check_folder(out)
     return out if is_picture(out) else out / name
@@ -109,9 +109,7 @@ def missing(run: Path) -> list[str]:
     said = [f"no {name}.png: an exported file does not hold the search, the run's folder does" for name in searches]
     said = said if data.record is None and data.search is not None else []
     if data.lacks_returns:
-        said.append(
-            "no front.png: there is no full evaluation, and an exported file does not hold the returns of others"
-        )
+        said.append("no front.png: there is no full evaluation, and an exported file does not hold the returns of short ones")
     return said
 
 
@@ -124,12 +122,12 @@ def draw_pictures(folder: Path) -> list[Path]:
 
 
 def _target(run: Path, name: str) -> Path:
-    """The usual file of a picture: in the run's folder, or next to the exported file."""
+    """Return the default file of a picture: in the run's folder, or next to the exported file."""
     return run.with_name(f"{run.stem}-{name}.png") if run.is_file() else run / f"{name}.png"
 
 
 def _check_folder(out: Path) -> None:
-    """ValueError for a new folder that was meant to be a picture, by its ending: x.gif."""
+    """Raise ValueError for a new folder whose ending, such as x.gif, shows that it was meant to be a picture."""
     if not is_picture(out) and not out.is_dir() and re.fullmatch(r"\.[A-Za-z]{3,4}", out.suffix):
         endings = ", ".join(SUFFIXES)
         raise UserError(f"out must be a picture, which ends in {endings}, or a folder for pictures; got {out}")

@@ -75,14 +75,14 @@ class Search:
 
 @dataclass(frozen=True)
 class _Predictions:
-    """Tasks of whole generations that had a prediction, one row each.
+    """Tasks of complete generations that had a prediction, one row each.
 
     Attributes:
-        generation: Counted from 1.
-        seed: Counted from 0.
-        start: Objectives they started from.
-        predicted: Objectives predicted for them.
-        reached: Objectives they reached.
+        generation: Number of the generation, counted from 1.
+        seed: Number of the seed, counted from 0.
+        start: Objectives at the start of the task.
+        predicted: Predicted objectives.
+        reached: Objectives at the end of the task.
     """
 
     generation: Int64[np.ndarray, " n"]
@@ -96,7 +96,7 @@ class _Predictions:
 
 
 def search_of(run: RunResults) -> Search:
-    """A run with its search; ValueError where it has no iteration yet."""
+    """Return a run with its search; ValueError if no iteration is done yet."""
     search = Search(run, searches.load(run.path / SEARCH))
     if search.record.num_iterations == 0:
         raise UserError(f"{run.path} has no iteration yet; nothing to draw")

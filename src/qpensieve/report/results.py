@@ -70,7 +70,7 @@ class Evaluation:
 
     @cached_property
     def returns(self) -> Float64[np.ndarray, "seed p d"] | None:
-        """Means over episodes; None where the file holds only scores."""
+        """Returns as means over episodes; None if the file holds only scores."""
         return None if self.episodes is None else self.episodes.mean(axis=2)
 
     @cached_property
@@ -80,7 +80,7 @@ class Evaluation:
         return summarize(self.episodes, self.preferences, self.reference, self.calibration)
 
     def score(self, name: str) -> np.ndarray | None:
-        """Values per seed of one of `SCORES`; None where there are none."""
+        """Return the values per seed of one of `SCORES`; None if the evaluation lacks the score."""
         if self.stored is None:
             return getattr(self.summary, name)
         value = self.stored.get(name)
@@ -109,11 +109,11 @@ class RunResults:
     """The results of one run. Evaluations, search and critic errors are read when they are first used.
 
     Attributes:
-        path: Its folder or exported file.
-        config: Its configuration, as written.
-        provenance: Versions, machine and commit that made it.
-        exported: Content of the exported file; None: it is a folder.
-        report: Folder of the report, to link from; None: the run is not linked.
+        path: Folder or exported file of the run.
+        config: Configuration of the run, as written.
+        provenance: Versions, machine and commit that made the run.
+        exported: Content of the exported file. None: `path` is a folder.
+        report: Folder of the report, from which the run is linked. None: it is not linked.
     """
 
     path: Path
@@ -124,7 +124,7 @@ class RunResults:
 
     @cached_property
     def source(self) -> Source:
-        """Where its numbers come from."""
+        """Description of the run for notes and links of a report."""
         made = self.provenance
         cores = f"{made['cores']} core{'s' * (made['cores'] != 1)}" if made.get("cores") else ""
         machine = ", ".join(filter(None, (made.get("device"), cores, made.get("processor"))))
@@ -140,10 +140,10 @@ class RunResults:
 
     @cached_property
     def history(self) -> History:
-        """Its evaluations.
+        """Evaluations of the run.
 
         Raises:
-            FileNotFoundError: It has not been evaluated yet.
+            FileNotFoundError: The run has not been evaluated yet.
             ValueError: The file is damaged.
         """
         if self.exported is None:
@@ -154,12 +154,12 @@ class RunResults:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The calibration of its policies; an exported file applies it in its scores."""
+        """Calibration in the run folder; None without one, and for an exported file, whose scores include it."""
         return calibrations.load(self.path / CALIBRATION) if self.exported is None else None
 
     @cached_property
     def critic(self) -> CriticErrors | None:
-        """The measured errors of its critics."""
+        """Measured errors of the run's critics; None if they were not measured."""
         if self.exported is not None:
             content = self.exported.get("critic")
             return None if content is None else critic_errors.interpret(self.path, content)
@@ -168,7 +168,7 @@ class RunResults:
 
     @cached_property
     def record(self) -> SearchRecord | None:
-        """The record of a population's search; an exported file holds only its summary."""
+        """Record of a population's search; None for other methods, and for an exported file, which has a summary."""
         path = self.path / SEARCH
         return searches.load(path) if self.exported is None and path.exists() else None
 
@@ -188,7 +188,7 @@ class RunResults:
 
     @property
     def lacks_returns(self) -> bool:
-        """Whether it was exported before its first full evaluation, so that the file holds no returns."""
+        """Whether the run was exported before its first full evaluation, so that the file holds no returns."""
         history = self.history
         return not history.full and bool(history.short) and history.short[-1].returns is None
 
@@ -202,7 +202,7 @@ class RunResults:
 
     @property
     def name(self) -> str:
-        """Name of its folder or file."""
+        """Name of the run's folder or file."""
         return self.path.resolve().name.removesuffix(".json")
 
     @property
@@ -211,12 +211,12 @@ class RunResults:
 
     @property
     def lanes_per_seed(self) -> int:
-        """Environments that each seed steps together; all of them cost samples."""
+        """Number of environments that each seed steps; the steps of all of them count as samples."""
         return int(self.provenance.get("lanes_per_seed", 1))
 
     @property
     def goal(self) -> int:
-        """Step after which the run is whole: a population ends with its last whole iteration."""
+        """Last step of the whole run; a population ends with its last whole iteration."""
         with interpreting(self.path, "a run of a report"):
             steps = int(self.config["steps"])
             if self.num_tasks is None:
@@ -227,7 +227,7 @@ class RunResults:
 
     @cached_property
     def known(self) -> Domain | None:
-        """Its row in the table of domains; None for a foreign environment."""
+        """The run's row in the table of domains; None for a foreign environment."""
         return find_domain(str(self.config.get("domain", "")))
 
     @property
@@ -264,10 +264,10 @@ class RunResults:
         return names if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
 
     def full_at(self, step: int | None = None) -> Evaluation:
-        """The full evaluation at a step; default: the newest one.
+        """Return the full evaluation at a step; None: the newest one.
 
         Raises:
-            ValueError: There is none.
+            ValueError: There is no full evaluation, or none at this step.
         """
         found = {one.step: one for one in self.history.full}
         if not found:
@@ -280,10 +280,10 @@ class RunResults:
 
 
 def read_run(path: Path, report: Path | None = None) -> RunResults:
-    """Read a run folder or an exported file; `report` is the folder of the report, to link from.
+    """Read a run folder or an exported file; `report` is the folder of a report that links to it.
 
     Raises:
-        FileNotFoundError: It is not a run.
+        FileNotFoundError: The path is neither a run folder nor a file.
         ValueError: A file is damaged.
     """
     if path.is_file():
@@ -301,21 +301,21 @@ def read_run(path: Path, report: Path | None = None) -> RunResults:
 
 
 def check_same(runs: Sequence[RunResults], what: str, value: Callable[[RunResults], object]) -> None:
-    """Raise ValueError where runs that are put together differ in a value."""
+    """Raise ValueError if runs that are compared differ in a value."""
     for run in runs[1:]:
         if not np.array_equal(np.asarray(value(runs[0])), np.asarray(value(run))):
             raise UserError(f"runs must have the same {what} to be compared: {runs[0].path} and {run.path} differ")
 
 
 def check_same_short_preferences(runs: Sequence[RunResults]) -> None:
-    """Raise ValueError where short evaluations played different preferences: more of them reach a larger HV."""
+    """Raise ValueError if short evaluations played different preferences: with more of them HV is larger."""
     check_same(runs, "preferences of the short protocol (eval_stride)", lambda run: run.history.short_preferences)
 
 
 def labels(runs: Sequence[RunResults]) -> list[str]:
-    """The name of each run in a table or legend: its algorithm, or its file if several runs have that algorithm.
+    """Return the name of each run in a table or legend: its algorithm, or its file if several runs have that algorithm.
 
-    Files of one name are told apart by the folders around them.
+    Files with equal names get the folders in which they differ.
     """
     algos, names = [run.algo for run in runs], [run.name for run in runs]
     whole = [run.path.resolve().with_name(run.name).parts for run in runs]
@@ -421,7 +421,7 @@ def _exported_history(path: Path, config: Mapping[str, Any], content: Mapping[st
 
 
 def _mean_returns(path: Path, row: Mapping[str, object], shape: tuple[int, ...]) -> np.ndarray | None:
-    """Mean returns of an exported evaluation as one episode [seed, p, 1, d]; None where the file has only scores."""
+    """Return the mean returns of an exported evaluation as one episode [seed, p, 1, d]; None if it has only scores."""
     if "mean_returns" not in row:
         return None
     returns = np.array(row["mean_returns"], np.float64)
@@ -439,7 +439,7 @@ def _exported_curves(content: Mapping[str, Any] | None, seeds: int) -> tuple[Eva
 
 
 def _content(run: RunResults) -> dict[str, object]:
-    """Content of an exported file."""
+    """Return the content of an exported file."""
     history, curves = run.history, run.history.curves
     is_short_kept = len(history.short_preferences) <= FEW
     content: dict[str, object] = {
@@ -469,14 +469,14 @@ def _row(one: Evaluation, is_kept: bool) -> Mapping[str, object]:
 
 
 def _numbers(values: np.ndarray | None) -> list[object] | None:
-    """Rounded; counts stay whole."""
+    """Return rounded numbers, with counts left whole; None for None."""
     if values is None or values.dtype.kind == "i":
         return None if values is None else values.tolist()
     return rounded(values).tolist()
 
 
 def _compact(content: Mapping[str, Any]) -> str:
-    """Indented at the top, one line per evaluation."""
+    """Return the content as JSON: top fields on lines of their own, and one line per evaluation."""
     lines = []
     for name, value in content.items():
         is_list = isinstance(value, list) and value and isinstance(value[0], dict)

@@ -118,15 +118,15 @@ class Cell:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is a run and it reached its goal."""
+        """Whether there is a run that has reached its goal."""
         return self.values is not None and self.step >= self.goal
 
     def has(self, metric: str) -> bool:
-        """Whether any seed has a value of this metric."""
+        """Return whether any seed has a value of this metric."""
         return metric in self.scores and bool(_is_there(self.scores[metric]).any())
 
     def of(self, metric: str) -> dict[int, np.ndarray]:
-        """Seed -> its value (or values, one per task), of the seeds that have one."""
+        """Return seed -> its value (or values, one per task), for the seeds that have one."""
         if metric not in self.scores:
             return {}
         values = self.scores[metric]
@@ -140,9 +140,9 @@ class Metric:
 
     Attributes:
         name: Name, the key of `Cell.values`.
-        powers: Row -> power of ten that its numbers are divided by, as the paper prints them; of other rows by size.
+        powers: Row -> power of ten by which its numbers are divided, as in the paper; for other rows by their size.
         digits: Decimals.
-        is_lower_better: Whether the smallest mean is the best of a line; such sheets have no reference.
+        is_lower_better: Whether the smallest mean of a line is the best; such sheets have no reference.
     """
 
     name: str
@@ -162,12 +162,12 @@ class Sheet:
         rows: Names of the rows (domains).
         columns: Names of the columns (methods).
         metrics: The lines of each row.
-        cells: (row, column) -> cell; other cells are missing.
+        cells: (row, column) -> cell; a place without an entry is a missing cell.
         notes: Sentences below the table.
-        reference: Column that the others are compared with; None: no comparison.
-        row_notes: (row, metric) -> why numbers of this line do not compare with the paper's.
+        reference: Column with which the others are compared. None: no comparison.
+        row_notes: (row, metric) -> why numbers of this line cannot be compared with the paper's.
         corner: Heading of the rows.
-        tasks: Names of the tasks where values are [seed, task].
+        tasks: Names of the tasks if values are [seed, task].
     """
 
     name: str
@@ -184,7 +184,7 @@ class Sheet:
     tasks: Sequence[str] = ()
 
     def cell(self, row: str, column: str) -> Cell:
-        """The cell, a missing one if there is none."""
+        """Return the cell of a place; a missing cell if there is none."""
         return self.cells.get((row, column), Cell())
 
 
@@ -195,8 +195,8 @@ class Facts:
     Attributes:
         summary: Mean, deviation, interquartile mean and its interval; None if there is no value.
         improvement: Probability of improvement on the reference over all pairs of seeds, and the ends of its interval.
-        gap: Difference to the reference over the seeds that both have; None if they share fewer than two.
-        is_best: Whether its mean is the best of the line.
+        gap: Difference to the reference over the seeds that both have; None if both have fewer than two.
+        is_best: Whether the cell's mean is the best of the line.
     """
 
     summary: metrics.Summary | None = None
@@ -206,7 +206,7 @@ class Facts:
 
 
 def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
-    """The statistics of a metric of a cell."""
+    """Return the statistics of a metric of a cell."""
     cell = sheet.cell(row, column)
     if not cell.has(metric.name):
         return Facts()
@@ -227,7 +227,7 @@ def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
 
 
 def view(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
-    """A metric of a cell as text: `missing` without a run, `-` without this metric."""
+    """Return a metric of a cell as text: `missing` without a run, `-` without this metric."""
     cell, power = sheet.cell(row, column), power_of(sheet, row, metric)
     show = lambda value: format_scaled(value, power, metric.digits)
     known = facts(sheet, row, column, metric)
@@ -261,7 +261,7 @@ def view(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
 
 
 def marks(cell: Cell) -> tuple[str, ...]:
-    """Marks of a cell: the step reached, the protocol."""
+    """Return the marks of a cell: the step of an unfinished run, and a protocol other than `FULL`."""
     partial = cell.values is not None and not cell.is_whole
     step = (f"at {format_count(cell.step)} of {format_count(cell.goal)}",) if partial else ()
     protocol = (cell.protocol,) if cell.values is not None and cell.protocol != FULL else ()
@@ -269,20 +269,20 @@ def marks(cell: Cell) -> tuple[str, ...]:
 
 
 def compares(cell: Cell, other: Cell) -> bool:
-    """Return whether two cells compare: the same protocol, and both whole or at the same step."""
+    """Return whether two cells can be compared: the same protocol, and both complete or at the same step."""
     if cell.values is None or other.values is None or cell.protocol != other.protocol:
         return False
     return cell.step == other.step or (cell.is_whole and other.is_whole)
 
 
 def shared_seeds(cells: Sequence[Cell], metric: str) -> tuple[int, ...]:
-    """The seeds that have a value in every cell, in order."""
+    """Return the seeds that have a value in every cell, in order."""
     common = set.intersection(*(set(cell.of(metric)) for cell in cells)) if cells else set()
     return tuple(sorted(common))
 
 
 def best_columns(sheet: Sheet, row: str, metric: Metric) -> list[str]:
-    """The columns with the best mean of a line, among two or more whole cells of the full protocol."""
+    """Return the columns with the best mean of a line, among two or more complete cells of the full protocol."""
     sign = -1 if metric.is_lower_better else 1
     cells = {column: sheet.cell(row, column) for column in sheet.columns}
     means = {
@@ -294,7 +294,7 @@ def best_columns(sheet: Sheet, row: str, metric: Metric) -> list[str]:
 
 
 def power_of(sheet: Sheet, row: str, metric: Metric) -> int:
-    """Power of ten that a line is printed in: the metric's own, or by the size of the largest number."""
+    """Return the power of ten of a line: the metric's own, or one by the size of the largest number."""
     if row in metric.powers:
         return metric.powers[row]
     cells = [sheet.cell(row, column) for column in sheet.columns]
@@ -305,13 +305,13 @@ def power_of(sheet: Sheet, row: str, metric: Metric) -> int:
 
 
 def format_scaled(value: float, power: int, digits: int = 2) -> str:
-    """`value` in units of ten to `power`; never -0.00."""
+    """Format `value` in units of ten to `power`; never as -0.00."""
     text = f"{value / 10.0**power:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
 
 
 def table(sheet: Sheet) -> TextTable:
-    """The sheet as text: a line for each row and metric."""
+    """Return the sheet as a table of text, with a line for each row and metric."""
     rows = [
         [
             TextCell(row),
@@ -326,7 +326,7 @@ def table(sheet: Sheet) -> TextTable:
 
 
 def seed_table(sheet: Sheet) -> TextTable | None:
-    """The value of every seed as text; None where there is none."""
+    """Return the values of every seed as a table of text; None if there are no values."""
     show = lambda value: " / ".join(f"{one:.6g}" for one in value.reshape(-1).tolist())
     rows = [
         [*map(TextCell, where), TextCell(", ".join(f"{seed}: {show(value)}" for seed, value in of.items()))]
@@ -338,7 +338,7 @@ def seed_table(sheet: Sheet) -> TextTable | None:
 
 
 def values(sheet: Sheet) -> list[Sequence[object]]:
-    """One line per cell, metric, seed (and task), in full precision."""
+    """Return one line per cell, metric, seed (and task), in full precision."""
     lines: list[Sequence[object]] = [VALUE_COLUMNS]
     for row, column, metric, of in _places(sheet):
         cell = sheet.cell(row, column)
@@ -352,19 +352,19 @@ def values(sheet: Sheet) -> list[Sequence[object]]:
 
 
 def statistics(sheet: Sheet) -> list[Sequence[object]]:
-    """One line per cell and metric: every statistic, what the paper prints, and whether the cell is whole."""
+    """Return one line per cell and metric: all statistics, the paper's numbers, and whether the cell is complete."""
     of = lambda metric: next(one for one in sheet.metrics if one.name == metric)
     return [SUMMARY_COLUMNS, *(_statistics(sheet, row, column, of(name)) for row, column, name, _ in _places(sheet))]
 
 
 def distinct(sources: Iterator[Source] | Sequence[Source]) -> list[Source]:
-    """Each run once, by name."""
+    """Return each run once, by name."""
     named = {source.anchor: source for source in sources}
     return [named[anchor] for anchor in sorted(named)]
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
-    """`seeds 0-4`, or one by one if they are no range."""
+    """Return seeds in words: `seeds 0-4`, or one by one if they are no range."""
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
     is_range = bool(seeds) and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))

@@ -189,7 +189,7 @@ def _seed_rows(content: dict[str, Any]) -> Sequence[Row]:
 
 
 def _heading(name: str, objectives: Sequence[str]) -> str:
-    """The heading of a score; scores of an objective have its name."""
+    """Return the heading to show: UT scores name their measurement, correlations their objective; others stay."""
     if name in SOURCES:
         return SOURCES[name]
     numbered = {SCORES["correlation"].label.format(i=i + 1): f"corr {one}" for i, one in enumerate(objectives)}

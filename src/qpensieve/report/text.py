@@ -28,15 +28,15 @@ class TextCell:
     """One cell of a table.
 
     Attributes:
-        text: Its main line.
-        power: Power of ten that the numbers of its line are divided by; a heading shows it.
+        text: Main line of the cell.
+        power: Power of ten by which the numbers of its line are divided; a heading shows it.
         details: Further lines.
-        marks: What is special about the numbers, such as `at 300k of 1.5M`.
-        printed: What the paper prints; empty: nothing.
-        notes: Sentences below the table that a letter leads to.
-        link: Anchor that the main line links to.
-        runs: Text and anchor of every run, where there are several.
-        is_best: Whether its mean is the best of the line.
+        marks: Remarks about the numbers, such as `at 300k of 1.5M`.
+        printed: Numbers that the paper prints; empty if it has none.
+        notes: Sentences below the table, to which a letter refers.
+        link: Anchor to which the main line links.
+        runs: Text and anchor of every run, if there are several.
+        is_best: Whether the cell's mean is the best of the line.
     """
 
     text: str
@@ -69,9 +69,8 @@ class TextTable:
         title: Heading.
         caption: What it shows.
         headings: Headings of the columns.
-        rows: Its lines, a cell for each heading.
-        num_heads: How many of the first cells name the line. Where there are two, lines with the same first cell are a
-            group.
+        rows: Lines of the table, with a cell for each heading.
+        num_heads: Number of first cells that name the line. With two, lines with the same first cell are a group.
         below: Sentences below the table.
         kind: Kind of table, the first part of its anchor.
     """
@@ -110,12 +109,12 @@ class TextTable:
 
 
 def listing(name: str, title: str, caption: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> TextTable:
-    """A plain table.
+    """Return a plain table.
 
     Args:
         name: Name of its files.
         title: Heading.
-        caption: What it shows.
+        caption: Description of the content.
         rows: Heading -> text, the same headings in every row; the first names the row.
         notes: Sentences below the table.
     """
@@ -125,7 +124,7 @@ def listing(name: str, title: str, caption: str, rows: Sequence[Row], notes: Seq
 
 
 def markdown(table: TextTable, links: bool = True) -> str:
-    """The table in Markdown; `links` only in the text of a whole report, which has the sections of runs."""
+    """Return the table in Markdown. `links` need the text of a whole report, which has the sections of runs."""
     lines = [
         table.headings,
         ["---"] * len(table.headings),
@@ -138,7 +137,7 @@ def markdown(table: TextTable, links: bool = True) -> str:
 
 
 def latex(table: TextTable) -> str:
-    """The table in LaTeX: a plain `tabular`, no packages."""
+    """Return the table in LaTeX: a plain `tabular`, no packages."""
     columns = "l" * table.num_heads + "c" * (len(table.headings) - table.num_heads)
     lines = [
         r"\begin{table}",
@@ -163,7 +162,7 @@ def latex(table: TextTable) -> str:
 
 
 def terminal(table: TextTable) -> str:
-    """The table for a terminal: further lines of a cell are lines of their own."""
+    """Return the table for a terminal: further lines of a cell are lines of their own."""
     rows = []
     for row in table.rows:
         columns = [[cell.heading, *cell.details, *cell.marks, *cell.paper] for cell in row]
