@@ -109,7 +109,7 @@ def missing(run: Path) -> list[str]:
     said = [f"no {name}.png: an exported file does not hold the search, the run's folder does" for name in searches]
     said = said if data.record is None and data.search is not None else []
     if data.lacks_returns:
-        said.append("no front.png: there is no full evaluation, and an exported file does not hold the returns of short ones")
+        said.append("no front.png: there is no full evaluation, and an exported file lacks returns of short ones")
     return said
 
 

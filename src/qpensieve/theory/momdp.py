@@ -63,7 +63,7 @@ class RandomSpec:
 
 
 def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()) -> Momdp:
-    """Make a random MOMDP; an action's successors are drawn without repetition, their probabilities from Dirichlet(1)."""
+    """Make a random MOMDP; successors are drawn without repetition, their probabilities from Dirichlet(1)."""
     shape = (spec.num_states, spec.num_actions)
     if not 1 <= spec.num_successors <= spec.num_states:
         raise UserError(f"num_successors must be from 1 to {spec.num_states}, got {spec.num_successors}")
