@@ -48,8 +48,8 @@ def register() -> None:
         # Gymnasium's passive checker warns about every reward that is not a single number; the lanes check instead.
         gymnasium.register(
             gym_id(name),
-            entry_point="qpensieve.envs.gym_env:LaneEnv",
-            vector_entry_point="qpensieve.envs.gym_env:LaneVectorEnv",
+            entry_point="qpensieve.envs.as_gymnasium:LaneEnv",
+            vector_entry_point="qpensieve.envs.as_gymnasium:LaneVectorEnv",
             kwargs={"domain": name},
             disable_env_checker=True,
         )

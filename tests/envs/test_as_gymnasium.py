@@ -8,8 +8,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from qpensieve.envs import DOMAINS, get_domain, make_lanes
+from qpensieve.envs.as_gymnasium import LaneEnv
 from qpensieve.envs.deep_sea import FRONT
-from qpensieve.envs.gym_env import LaneEnv
 from qpensieve.metrics import non_dominated
 
 IDS = [domain.gym_id for domain in DOMAINS.values()]

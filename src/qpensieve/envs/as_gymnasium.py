@@ -1,4 +1,4 @@
-"""The ten domains as Gymnasium environments and vector environments: thin shells over lanes."""
+"""The ten domains as Gymnasium environments and vector environments: thin shells over lanes (reverse: `gym_lanes`)."""
 
 from typing import Any
 
