@@ -347,7 +347,7 @@ def _format_block(rows: Sequence[Row], heads: Mapping[str, list[str]], cells: Ma
 
 
 def format_entries(entries: Mapping[str, str]) -> str:
-    """Return a list of names, each with its text below or beside the name."""
+    """Return a list of names, each followed by its text with indented lines."""
     width = max(map(len, entries)) + 4
     columns = max(50, min(WIDE, shutil.get_terminal_size().columns) - 1)
     gap = " " * width
