@@ -162,7 +162,7 @@ class TestPresets:
     ("path", "value", "said"),
     [
         (("extra",), {"seeds": 1}, "unknown field extra in the configuration"),
-        (("agent", "discount"), 0.5, "discount stands twice in the configuration"),
+        (("agent", "discount"), 0.5, "discount appears twice in the configuration"),
         (("agent", "foo"), {"tau": 0.5}, "unknown field foo in the configuration"),
         (("agent", "sac"), {}, "sac must hold settings, got {}"),
     ],

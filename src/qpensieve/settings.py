@@ -426,14 +426,14 @@ def _flat_saved(kind: Callable[..., Settings], saved: Mapping[str, object]) -> d
     """Return name -> value of saved settings, those of the parts of `kind` included.
 
     Raises:
-        ValueError: If a name stands twice.
+        ValueError: If a name appears twice.
     """
     found: dict[str, object] = {}
     for name, value in saved.items():
         part = field.part if (field := _fields(kind).get(name)) is not None else None
         own = _flat_saved(part, value) if part is not None and isinstance(value, Mapping) and value else {name: value}
         if twice := sorted(found.keys() & own.keys()):
-            raise UserError(f"{twice[0]} stands twice in the configuration")
+            raise UserError(f"{twice[0]} appears twice in the configuration")
         found |= own
     return found
 

@@ -205,7 +205,7 @@ def save_agent(session: Session, path: str | Path, calibration: Calibration | No
     Raises:
         ValueError: The path is empty, or the environment has no name that another process could make it by.
         OSError: Something else is in the folder, or a file is in the way.
-        CheckpointError: It cannot be written. The earlier save is as it was, unless it says otherwise.
+        CheckpointError: It cannot be written. The message says whether the earlier save is unchanged.
     """
     configs.check_can_be_saved(session.config)
     if not str(path).strip():
