@@ -112,8 +112,7 @@ def page(shared: Page) -> Page:
     for place, key in (("#at", "End"), ("#dial", "0")):
         shared.focus(place)
         shared.keyboard.press(key)
-    if not shared.evaluate("watch.sides.current.state.paused"):
-        pause(shared)
+    pause(shared)
     until(shared, "(({ state }) => state.seed === 0 && state.at === 2000 && state.w[0] === 0.5)(watch.sides.current)")
     return shared
 
@@ -145,16 +144,19 @@ def one_step(page: Page) -> list[float]:
     return until(page, f"{LATEST}.steps === 1 && {LATEST}.action")
 
 
-def pause(page: Page) -> None:
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press(" ")
-    until(page, "watch.sides.current.state.paused")
+def pause(page: Page, is_wanted: bool = True) -> None:
+    """Pauses the robot, or lets it go on."""
+    if page.evaluate("watch.sides.current.state.paused") != is_wanted:
+        page.evaluate("document.activeElement.blur()")
+        page.keyboard.press(" ")
+        until(page, f"watch.sides.current.state.paused === {str(is_wanted).lower()}")
 
 
 def test_the_page_opens_and_the_robot_moves(shared: Page):
     assert shared.title().startswith("Hopper2d")
     assert shared.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert shared.evaluate(NAMELESS) == []
+    pause(shared, False)  # another test may have paused it
     first = picture(shared)
     assert len(np.unique(first.reshape(-1, first.shape[-1]), axis=0)) > 20
     end = time.monotonic() + PATIENCE
