@@ -140,7 +140,7 @@ def test_the_committed_envelope_run_with_the_defaults_beats_the_utility_of_the_p
     ],
 )
 def test_committed_runs_of_robust_are_those_of_the_preset(name, steps, mean, least, changes):
-    """Whoever changes the preset must run these anew, or say that pages speak of another."""
+    """If the preset changes, repeat these runs, or let the pages say which settings they had."""
     content, row = last_full_evaluation(name)
     made_with = from_dict(content["config"])
     if made_with.algo == "qpensieve":  # docs/robust.md says so
