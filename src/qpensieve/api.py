@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -24,6 +24,7 @@ from qpensieve.console import Progress, Workload
 from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.envs.base import FULL_EPISODES
+from qpensieve.envs.registry import with_objectives
 from qpensieve.errors import UserError
 from qpensieve.front import Axis, Bound, Choice, Front, measure
 from qpensieve.keywords import Keywords
@@ -68,6 +69,8 @@ class Agent:
         seeds: How many seeds.
         preset: `paper`, `robust` or `quick`.
         algo: Name of a method in `qpensieve.methods`. None: the method of the class.
+        objectives: For an environment with a single reward: the numbers in `info` that become the objectives. With a
+            vector reward: names of its entries.
         settings: Fields of `RunConfig` or of the method's settings. `steps` fixes the length of the schedules; without
             `steps` the first `learn` fixes it.
     """
@@ -81,9 +84,10 @@ class Agent:
         seeds: int = 5,
         preset: PresetName = "paper",
         algo: str | None = None,
+        objectives: Sequence[str] = (),
         **settings: Unpack[Keywords],
     ):
-        name = name_for(domain)
+        name = with_objectives(name_for(domain), objectives)
         if is_local(name):
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
         config = default_config(name, algo or self.algo, preset)

@@ -13,7 +13,7 @@ from qpensieve import config as configs
 from qpensieve import console, deploy
 from qpensieve.config import PresetName, RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
-from qpensieve.envs.registry import Domain
+from qpensieve.envs.registry import Domain, with_objectives
 from qpensieve.errors import UserError
 from qpensieve.methods import METHODS
 from qpensieve.options import HELP, HELP_ALL, RunFolder, RunsOrFiles, parse_settings
@@ -37,7 +37,7 @@ COMPARED = "compare.png"
 BASIC = frozenset(
     (
         *("domain", "algo", "preset", "seeds", "steps", "eval_period", "num_threads", "learning_rate", "batch_size"),
-        *("random_steps", "out", "name", "quiet", "tensorboard"),
+        *("random_steps", "out", "name", "quiet", "tensorboard", "objectives"),
     )
 )
 """Settings that `train --help` shows; `--help-all` shows all."""
@@ -50,6 +50,9 @@ class TrainArguments:
     """Train one policy for every preference (pgmorl, pfa: an archive of policies), several seeds side by side."""
 
     run: RunConfig
+    objectives: tuple[str, ...] = ()
+    """A Gymnasium environment with a single reward: numbers in the info of its steps that become the objectives, such
+    as reward_forward reward_ctrl. With a vector reward: names of its entries."""
     preset: PresetName = "paper"
     """Defaults of all other settings. paper: the paper's. robust (qpensieve and mosac): guards against values that run
     away, correlated random actions, more updates, and a step size that falls over the run; recommended for a new
@@ -67,7 +70,8 @@ def train(words: list[str]) -> None:
     domain = _parse_train(words, algo, preset).run.domain
     arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
     steps = configs.whole_blocks(arguments.run, arguments.run.steps, _warn)
-    config = configs.with_schedule(dataclasses.replace(arguments.run, steps=steps))
+    domain = with_objectives(domain, arguments.objectives)
+    config = configs.with_schedule(dataclasses.replace(arguments.run, domain=domain, steps=steps))
     configs.check(config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from jaxtyping import Float64, Int
 
+from qpensieve.envs import info_objectives
 from qpensieve.envs.draw import working_platform
 from qpensieve.envs.replayed import ReplayedSimulator
 from qpensieve.envs.simulator import Simulator
@@ -50,7 +51,8 @@ def make_simulator(
         factory = drawable(source) if is_drawn else resolve(source)
         return GymSimulator(factory, num_lanes, name, first_lane)
     factory = resolve(source)
-    where = getattr(getattr(factory, "func", factory), "__module__", None)
+    base = resolve(info_objectives.parts(source)[0]) if isinstance(source, str) else factory
+    where = getattr(getattr(base, "func", base), "__module__", None)
     if where == "__main__" or not can_be_sent(factory):  # another process does not know the script of this one
         raise UserError(
             f"{name}: the factory cannot be sent to worker processes; use a function at the top level of a module that "
@@ -264,22 +266,29 @@ def _action_box(space: Any, source_name: str) -> ActionBox:
 
 
 def _num_objectives(env: gymnasium.Env, spec: EnvSpec) -> int:
-    space = _attribute(env, "reward_space")
-    shape = _trial_reward(env, spec).shape if space is None else space.shape
+    space, there = _attribute(env, "reward_space"), list[str]()
+    if space is None:
+        _, reward, _, _, info = _trial_step(env, spec)
+        shape, there = np.asarray(reward).shape, info_objectives.numbers(info)
+    else:
+        shape = space.shape
     if len(shape) == 1 and shape[0] > 0:
         return shape[0]
     found = f"shape {shape}" if shape else "a scalar"
+    terms = f"name numbers of its info as --objectives ({', '.join(there)}), " if there else ""
     raise UserError(
-        f"{spec.id}: the reward must be a vector, got {found}; let step() return a np.array of d numbers, "
+        f"{spec.id}: the reward must be a vector, got {found}; {terms}let step() return a np.array of d numbers, "
         "one per objective, or use a version from mo-gymnasium"
     )
 
 
-def _trial_reward(env: gymnasium.Env, spec: EnvSpec) -> np.ndarray:
+def _trial_step(env: gymnasium.Env, spec: EnvSpec) -> Sequence[Any]:
     try:
         env.reset(seed=0)
         action = spec.one_of(spec.native_actions(np.zeros((1, spec.action_size))), 0)
-        return np.asarray(env.step(action)[1])
+        return _parts("step()", env.step(action), STEP)
+    except UserError as error:
+        raise UserError(f"{spec.id}: {error}") from error
     except Exception as error:
         raise foreign_error(spec.id, "in the trial step that counts its objectives", error) from error
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from qpensieve.envs import deep_sea, gym_lanes, mujoco
+from qpensieve.envs import deep_sea, gym_lanes, info_objectives, mujoco
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
 from qpensieve.envs.sources import EnvSource, name_of, unknown
@@ -190,6 +190,18 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
 def find_domain(name: str) -> Domain | None:
     """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`); None for an environment of someone else."""
     return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{NAMESPACE}/").removesuffix("-v0"))
+
+
+def with_objectives(domain: str, objectives: Sequence[str]) -> str:
+    """Return the name of an environment whose objectives are numbers of its `info`; no objectives: `domain` itself.
+
+    Raises:
+        ValueError: The domain is built in and has its own objectives, or the objectives are not usable as names.
+    """
+    known = find_domain(domain)
+    if objectives and known is not None:
+        raise UserError(f"{known.id} has objectives of its own ({', '.join(known.objectives)}): leave objectives out")
+    return info_objectives.joined(domain, objectives)
 
 
 def code_of(domain: EnvSource) -> str | None:

@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import gymnasium
 
+from qpensieve.envs import info_objectives
+from qpensieve.envs.info_objectives import InfoObjectives
 from qpensieve.errors import UserError
 from qpensieve.gym_ids import GRIDS, NAMES
 from qpensieve.importing import place_of, working_folder
@@ -21,7 +23,8 @@ EnvFactory = Callable[[], gymnasium.Env]
 """Makes a new environment at every call."""
 
 EnvSource = str | EnvFactory
-"""A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
+"""A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`, perhaps with objectives
+(`NAME+reward_forward+reward_ctrl`)."""
 
 
 PICTURES = "rgb_array"
@@ -87,6 +90,9 @@ def resolve(source: Any) -> EnvFactory:
         return cast(EnvFactory, source)
     if not isinstance(source, str):
         raise UserError(f"an environment must be a name or a function that makes one, got {source!r}")
+    base, objectives = info_objectives.parts(source)
+    if objectives:
+        return partial(_make_with, resolve(base), objectives)
     if source in _LOCAL_FACTORIES:
         return _LOCAL_FACTORIES[source]
     if _named_factory(source) is None:
@@ -99,6 +105,9 @@ def drawable(source: EnvSource) -> EnvFactory:
 
     Otherwise the environments are those of `resolve`.
     """
+    base, objectives = info_objectives.parts(source) if isinstance(source, str) else (source, ())
+    if objectives:
+        return partial(_make_with, drawable(base), objectives)
     plain = resolve(source)
 
     def make() -> gymnasium.Env:
@@ -200,6 +209,10 @@ def _make(name: str) -> gymnasium.Env:
     # A worker process begins with an empty registry, so the check that fills it comes first.
     _check_registered(name)
     return gymnasium.make(name, disable_env_checker=True)
+
+
+def _make_with(factory: EnvFactory, objectives: tuple[str, ...]) -> gymnasium.Env:
+    return InfoObjectives(factory(), objectives)
 
 
 def _check_registered(name: str) -> None:
