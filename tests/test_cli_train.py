@@ -23,7 +23,7 @@ from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, row
 SHOWN: dict[str, str] = {}
 """What the command that trained `ours` printed."""
 PERIODS = {"eval_period": 100, "parameters_period": 300, "checkpoint_seconds": NEVER}
-RUN = {**TINY, **PERIODS, "steps": 300, "replay_capacity": 200}
+RUN = {**TINY, **PERIODS, "preset": "paper", "steps": 300, "replay_capacity": 200}
 """Its last checkpoints are of steps 200 and 300; a longer run has a replay of the same size, so the same programs."""
 QUIET = ("--name", "run", "--quiet")
 
@@ -128,7 +128,7 @@ class TestTrain:
             (["DST2d", "--keep-replay", "no"], ["--keep-replay", "on", "off"]),
             (["DST2d", "--eval-period=1.3e2", "--learning-rate-end=none"], ["eval_period must be a multiple of block"]),
             (["DST2d", "--algo=ppo"], ["use qpensieve, mosac, sac"]),
-            (["DST2d", "--preset", "fast"], ["use paper, quick, robust"]),
+            (["DST2d", "--preset", "fast"], ["use robust, quick, paper"]),
             (["dst2d"], ["unknown domain 'dst2d'; did you mean DST2d?"]),
             (["mo-mountaincarcontinous-v0"], ["did you mean", "mo-mountaincarcontinuous-v0"]),
             (["tests.envs.foreign:nothing"], ["nothing"]),

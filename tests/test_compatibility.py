@@ -8,9 +8,26 @@ from typing import Any
 import pytest
 
 from qpensieve import compatibility, settings
-from qpensieve.compatibility import EVERYTHING, LEARNING, SAME_NUMBERS, SAME_SETTINGS, settings_of, settings_that_differ
-from qpensieve.config import RunConfig, completed, default_config, from_dict, override, to_dict
-from qpensieve.methods import METHODS
+from qpensieve.compatibility import (
+    EVERYTHING,
+    LEARNING,
+    SAME_NUMBERS,
+    SAME_SETTINGS,
+    recipe,
+    settings_of,
+    settings_that_differ,
+)
+from qpensieve.config import (
+    RunConfig,
+    completed,
+    default_config,
+    default_preset,
+    from_dict,
+    override,
+    to_dict,
+    with_schedule,
+)
+from qpensieve.methods import METHODS, RECIPE
 from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, flat
 
 RESULTS = list((Path(__file__).parents[1] / "results").rglob("*.json"))
@@ -113,3 +130,19 @@ def test_a_committed_result_is_read(path: Path):
     assert unknown <= settings.RETIRED.keys()
     if not unknown:
         assert settings_of(from_dict(content["config"])) == found
+
+
+class TestRecipe:
+    def test_robust_has_its_version_at_any_length_and_with_any_seeds(self):
+        config = replace(default_config("Hopper2d", preset="robust"), steps=20_000, seeds=3, eval_period=5_000)
+        assert recipe(config) == recipe(with_schedule(config)) == f"robust {RECIPE}"
+
+    def test_a_changed_setting_or_another_preset_has_none(self):
+        robust = default_config("Hopper2d", preset="robust")
+        assert recipe(override(robust, {"discount": 0.995})) is None
+        assert recipe(default_config("Hopper2d")) is None
+        assert recipe(default_config("Hopper2d", "pgmorl")) is None
+
+
+def test_robust_is_the_default_of_methods_that_have_it():
+    assert [default_preset(algo) for algo in ("qpensieve", "mosac", "sac", "pgmorl")] == ["robust"] * 2 + ["paper"] * 2

@@ -147,14 +147,14 @@ class TestPresets:
             *("guards", "target_entropy_end", "learning_rate", "learning_rate_end", "pessimism"),
             *("num_preferences", "snapshots_per_update", "memory_updates"),
         }
-        same = {"random_noise": "white", "updates_per_step": 1, "agent": paper.agent}
+        same = {"seeds": 5, "random_noise": "white", "updates_per_step": 1, "agent": paper.agent}
         assert replace(configs.with_schedule(robust), **same) == paper
         check(default_config("Ant2d", "mosac", "robust"))
         with pytest.raises(ValueError, match="preset robust is for qpensieve, mosac, got sac"):
             default_config("Ant2d", "sac", "robust")
 
     def test_an_unknown_one_is_refused(self):
-        with pytest.raises(ValueError, match="unknown preset 'fast': use paper, quick, robust"):
+        with pytest.raises(ValueError, match="unknown preset 'fast': use robust, quick, paper"):
             default_config("DST2d", preset="fast")
 
 

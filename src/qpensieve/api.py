@@ -66,8 +66,8 @@ class Agent:
 
     Args:
         domain: A domain, a Gymnasium id, module:factory, or a class or function that makes an environment.
-        seeds: How many seeds.
-        preset: `paper`, `robust` or `quick`.
+        seeds: How many seeds. None: as many as the preset has, one but for `paper`.
+        preset: `robust`, `quick` or `paper`. None: `robust` if the method has it, else `paper`.
         algo: Name of a method in `qpensieve.methods`. None: the method of the class.
         objectives: For an environment with a single reward: the numbers in `info` that become the objectives. With a
             vector reward: names of its entries.
@@ -81,8 +81,8 @@ class Agent:
     def __init__(
         self,
         domain: EnvSource,
-        seeds: int = 5,
-        preset: PresetName = "paper",
+        seeds: int | None = None,
+        preset: PresetName | None = None,
         algo: str | None = None,
         objectives: Sequence[str] = (),
         **settings: Unpack[Keywords],
@@ -90,8 +90,9 @@ class Agent:
         name = with_objectives(name_for(domain), objectives)
         if is_local(name):
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
-        config = default_config(name, algo or self.algo, preset)
-        config = configs.override(config, {"seeds": seeds, **settings})
+        method = algo or self.algo
+        config = default_config(name, method, preset or configs.default_preset(method))
+        config = configs.override(config, ({} if seeds is None else {"seeds": seeds}) | settings)
         configs.check(config)
         for about in configs.remarks(config):
             warnings.warn(about, stacklevel=2)

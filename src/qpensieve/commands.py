@@ -53,10 +53,10 @@ class TrainArguments:
     objectives: tuple[str, ...] = ()
     """A Gymnasium environment with a single reward: numbers in the info of its steps that become the objectives, such
     as reward_forward reward_ctrl. With a vector reward: names of its entries."""
-    preset: PresetName = "paper"
-    """Defaults of all other settings. paper: the paper's. robust (qpensieve and mosac): guards against values that run
-    away, correlated random actions, more updates, and a step size that falls over the run; recommended for a new
-    problem. quick: small networks and short runs for two cores."""
+    preset: PresetName = "robust"
+    """Defaults of all other settings. robust: one seed, with our recommended settings; the default of methods that have
+    it (qpensieve, mosac). quick: small networks and a short run for two cores. paper: the paper's settings and five
+    seeds; the default of the other methods."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
@@ -66,7 +66,8 @@ class TrainArguments:
 
 def train(words: list[str]) -> None:
     """Train: qpensieve train DOMAIN [--algo qpensieve|mosac|sac|...] [--preset paper|quick|...] [any setting]."""
-    algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
+    algo = _peek(words, "--algo", "qpensieve")
+    preset = _peek(words, "--preset", configs.default_preset(algo))
     domain = _parse_train(words, algo, preset).run.domain
     arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
     steps = configs.whole_blocks(arguments.run, arguments.run.steps, _warn)
@@ -98,7 +99,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     if is_help:
         steps = whole(_peek(words, "--steps", str(default.steps)))
         default = configs.with_schedule(configs.override(default, {"steps": steps}))
-    unset = TrainArguments(dataclasses.replace(default, domain=""))
+    unset = TrainArguments(dataclasses.replace(default, domain=""), preset=configs.default_preset(algo))
     _check_options(words, algo, flat(unset).keys())
     unused = {*(marked(default, NEEDS_REPLAY) if default.method.is_population else ())}
     hidden = unused if is_all else unused | (flat(unset).keys() - BASIC)

@@ -5,12 +5,14 @@ settings of methods, decide what is learned.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 from qpensieve import settings as parts
-from qpensieve.config import RunConfig, completed, from_dict, with_schedule
+from qpensieve.config import RunConfig, completed, default_config, from_dict, with_schedule
 from qpensieve.envs import find_domain
+from qpensieve.methods import RECIPE
 from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, Mark
 
 LEARNING = Mark("learning")
@@ -60,6 +62,14 @@ def settings_that_differ(
     of = lambda flat, name: flat.get(name, _plain(parts.RETIRED.get(name)))
     pairs = [Difference(name, of(theirs, name), of(ours, name)) for name in {**theirs, **ours}]
     return [pair for pair in pairs if pair.before != pair.now]
+
+
+def recipe(config: RunConfig) -> str | None:
+    """Return `robust` and its version if the run learns with all settings of the preset; else None."""
+    if config.method.robust is None:
+        return None
+    preset = replace(default_config(config.domain, config.algo, "robust"), steps=config.steps)
+    return None if settings_that_differ(preset, config, {LEARNING}) else f"robust {RECIPE}"
 
 
 def is_bound_to_length(config: RunConfig) -> bool:

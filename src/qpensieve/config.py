@@ -214,7 +214,7 @@ class RunConfig:
         ]
 
 
-PresetName = Literal["paper", "quick", "robust"]
+PresetName = Literal["robust", "quick", "paper"]
 PRESETS: tuple[PresetName, ...] = get_args(PresetName)
 QUICK_RUN: dict[str, object] = {
     "seeds": 1,
@@ -250,8 +250,14 @@ def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") 
         if method.robust is None:
             able = ", ".join(name for name, one in METHODS.items() if one.robust is not None)
             raise UserError(f"preset robust is for {able}, got {algo}")
-        config = override(config, dict.fromkeys(SCHEDULE.keys() & parts.flat(config)) | dict(method.robust))
+        scheduled = dict.fromkeys(SCHEDULE.keys() & parts.flat(config))
+        config = override(config, scheduled | {"seeds": 1} | dict(method.robust))
     return config
+
+
+def default_preset(algo: str) -> PresetName:
+    """Return the preset of a run that names none: `robust` for methods that have it, else `paper`."""
+    return "paper" if get_method(algo).robust is None else "robust"
 
 
 def spec_of(config: RunConfig) -> EnvSpec:

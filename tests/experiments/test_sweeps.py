@@ -11,6 +11,7 @@ GRID = """
 title = "Snapshots"
 reference = "num_snapshots 0"
 [run]
+preset = "paper"
 hidden = 64
 seeds = 2
 steps = 4000
@@ -59,8 +60,9 @@ def test_one_run_needs_no_grid(tmp_path: Path):
 
 def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
     """1e3 is a float in TOML; the run, its name and its column are those of 1000."""
-    plain = '[run]\ndomain = "DST2d"\nsteps = 20000\nseeds = 2\n[grid]\npush_period = [1000]\nhidden = [64]\n'
-    other = '[run]\ndomain = "DST2d"\nsteps = 2e4\nseeds = 2.0\n[grid]\npush_period = [1e3]\nhidden = [64.0]\n'
+    run = '[run]\npreset = "paper"\ndomain = "DST2d"\n'
+    plain = run + "steps = 20000\nseeds = 2\n[grid]\npush_period = [1000]\nhidden = [64]\n"
+    other = run + "steps = 2e4\nseeds = 2.0\n[grid]\npush_period = [1e3]\nhidden = [64.0]\n"
     assert read_sweep(write(tmp_path, other)).cells == read_sweep(write(tmp_path, plain)).cells
     (wanted,) = read_sweep(write(tmp_path, other)).cells.values()
     assert wanted.name == "DST2d-qpensieve-push_period-1000-hidden-64"

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qpensieve.config import RunConfig, check, check_fits, default_config, with_schedule
+from qpensieve.config import RunConfig, check, check_fits, default_config, default_preset, with_schedule
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments.plan import Artefact, Place, Wanted, shown
 from qpensieve.experiments.views import SHOWS
@@ -162,7 +162,8 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
         raise UserError(f"domain must be a text, got {both['domain']!r}; several are a list in the [grid]")
     if "first_seed" in both:
         raise UserError(f"first_seed must be left out, got {both['first_seed']}: seeds of a plan are counted from 0")
-    algo, preset = str(both.get("algo", "qpensieve")), str(both.get("preset", "paper"))
+    algo = str(both.get("algo", "qpensieve"))
+    preset = str(both.get("preset", default_preset(algo)))
     usual = default_config(str(both["domain"]), algo, preset)
     _check_names(both, usual)
     both, own = ({name: fit(usual, name, value) for name, value in values.items()} for values in (both, own))

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.callbacks import Evaluation
+from qpensieve.compatibility import recipe
 from qpensieve.config import RunConfig
 from qpensieve.metrics import utility
 from qpensieve.records import calibration, critic_errors, evaluations, folder, provenance
@@ -41,7 +42,7 @@ class RunFiles:
         own: Float64[np.ndarray, "p d"] | None,
         say: Callable[[str], None],
     ):
-        self.path, self._objectives = path, spec.objectives
+        self.path, self._config, self._objectives = path, config, spec.objectives
         on = protocols(spec.num_objectives, own, config.eval_stride, config.full_eval_stride)
         reference = None if spec.reference is None else np.array(spec.reference)
         self.table = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
@@ -58,7 +59,7 @@ class RunFiles:
 
     def write_provenance(self, lanes_per_seed: int) -> None:
         """Write versions, machine and commit."""
-        about = {"lanes_per_seed": lanes_per_seed, "objectives": list(self._objectives)}
+        about = {"recipe": recipe(self._config), "lanes_per_seed": lanes_per_seed, "objectives": list(self._objectives)}
         write_json(self.path / folder.PROVENANCE, provenance.describe() | about)
 
     def note_other_versions(self, step: int, warn: Callable[[str], None]) -> None:
