@@ -37,7 +37,7 @@ COMPARED = "compare.png"
 BASIC = frozenset(
     (
         *("domain", "algo", "preset", "seeds", "steps", "eval_period", "num_threads", "learning_rate", "batch_size"),
-        *("random_steps", "out", "name", "quiet", "tensorboard", "objectives"),
+        *("out", "name", "quiet", "tensorboard", "objectives"),
     )
 )
 """Settings that `train --help` shows; `--help-all` shows all."""
