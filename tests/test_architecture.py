@@ -20,7 +20,7 @@ STAIR = (
     ),
     *("preferences", "keywords", "types", "metrics", "front", "records", "envs", "learning", "algos", "callbacks"),
     *("replay", "population", "methods", "config", "compatibility", "report", "theory", "train"),
-    "deploy",
+    *("zoo", "deploy"),
     *("experiments", "watch", "api", "options", "commands", "cli", "__main__"),
 )
 """Parts of the package in import order: a part may import the parts before it, and itself."""

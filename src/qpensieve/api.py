@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from qpensieve import config as configs
+from qpensieve import zoo
 from qpensieve.algos.cnder import CnDerConfig
 from qpensieve.algos.envelope import EnvelopeConfig
 from qpensieve.algos.hybrid_sac import HybridConfig
@@ -22,6 +23,7 @@ from qpensieve.callbacks.group import Callbacks
 from qpensieve.config import RunConfig, default_config
 from qpensieve.console import Progress, Workload
 from qpensieve.deploy import write_loader, write_policy
+from qpensieve.deploy.exported import ExportedPolicies, ExportedSession
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.envs.base import FULL_EPISODES
 from qpensieve.envs.registry import with_objectives
@@ -113,13 +115,14 @@ class Agent:
 
     @classmethod
     def load(cls: type[Kind], path: str | Path, trust: bool = False) -> Kind:
-        """Load the agent of a saved folder or of a run folder, as of its newest whole checkpoint.
+        """Load the agent of a saved folder, of a run folder (its newest whole checkpoint) or of a policy file.
 
         If no checkpoint has its replay (it was deleted, or not copied), the newest checkpoint is loaded without a
         replay, with a warning. The agent then predicts and evaluates as usual, and `learn` fills a new replay first.
+        The agent of an exported policy cannot learn.
 
         Args:
-            path: The folder.
+            path: The folder; or a policy file, or `zoo:NAME`, a policy that comes with the package.
             trust: Import the code that the folder's domain names (`module:factory`).
 
         Raises:
@@ -127,7 +130,9 @@ class Agent:
             UntrustedError: The folder names code to import, and `trust` is False.
             ValueError: The folder's agent has another method than this class. `Agent.load` takes any method.
         """
-        source = Path(path)
+        source = zoo.find(Path(path))
+        if source.is_file():
+            return cls._of_file(ExportedPolicies(source, trust))
         finish_save(source)
         folder.check_run(source)
         config = configs.load(source / folder.CONFIG, trust)
@@ -149,6 +154,14 @@ class Agent:
         agent: Any = kind.__new__(kind)
         agent._start(session)
         agent.calibration = calibrations.load(source / folder.CALIBRATION)
+        return agent
+
+    @classmethod
+    def _of_file(cls: type[Kind], policies: ExportedPolicies) -> Kind:
+        """Return an agent that acts with a policy file."""
+        agent: Any = object.__new__(cls._kind(policies.config.algo, policies.source))
+        agent._start(ExportedSession(policies))
+        agent.calibration = policies.calibration
         return agent
 
     @classmethod
@@ -509,7 +522,7 @@ class PFA(Agent):
 
 
 def load(path: str | Path, trust: bool = False) -> Agent:
-    """Return the agent of any method in a folder, as `Agent.load` does."""
+    """Return the agent of any method in a folder, policy file or `zoo:NAME`, as `Agent.load` does."""
     return Agent.load(path, trust)
 
 

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export-policy": ("commands:export_policy", "Write a policy for programs without qpensieve: it needs NumPy alone."),
     "compare": ("commands:compare", "Set runs side by side: UT, HV, ED against MO-SAC; and settings that differ."),
     "critic": ("commands:critic", "Measure L_critic: how far the critics of a run are from Monte-Carlo returns."),
+    "policies": ("commands:policies", "List the policies that come with qpensieve: zoo:NAME works like a run."),
     "domains": ("commands:domains", "List the built-in domains: sizes, time limit, objectives, reference point."),
     "paper": ("", "Make the paper's tables and figures: list, plan, run, status, report."),
     "sweep": ("experiments.commands:sweep", "Make the runs of a plan of your own, a TOML file, and their report."),

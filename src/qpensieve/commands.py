@@ -1,16 +1,17 @@
 """Commands of `cli.COMMANDS` for single runs: thin functions, whose signatures tyro turns into options."""
 
 import dataclasses
+import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 
 from qpensieve import config as configs
-from qpensieve import console, deploy
+from qpensieve import console, deploy, zoo
 from qpensieve.config import PresetName, RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain, with_objectives
@@ -167,14 +168,18 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     The replay is not needed. If the newest checkpoint cannot be read, the newest readable policies are evaluated, of an
-    older checkpoint or of parameters that the run kept.
+    older checkpoint or of parameters that the run kept. Of a policy file only UT is printed, next to that of its card.
 
     Args:
-        run: The run folder.
+        run: The run folder; or a policy file, or zoo:NAME.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
         reference: Also print HV from this point, one number per objective; the run's own point stays.
         trust: Import the code that the run's domain names.
     """
+    if isinstance(policies := deploy.open_policies(run, trust), deploy.ExportedPolicies):
+        if other is not None or reference:
+            raise UserError(f"--other and --reference are for runs, but {run} is a policy file")
+        return _evaluate_policy(policies)
     # Errors in the arguments are raised before an evaluation that may take minutes.
     if other is not None:
         comparison.read(other)
@@ -188,6 +193,49 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
         print(comparison.hypervolumes(*comparison.measured_from([comparison.read(run)], reference)))
     if other is not None:
         print(_dominance(run, other))
+
+
+def _evaluate_policy(policies: deploy.ExportedPolicies) -> None:
+    """Print what a policy file reaches, and what the card of a policy that comes with the package says."""
+    card, rows = zoo.card_of(policies.source) or {}, []
+    for name, reached in zip(("asked", "calibrated"), deploy.measure(policies), strict=True):
+        for whose, score in (("now", reached and reached.to_dict()), ("card", card.get(name))):
+            if score is not None:
+                rows.append({"preference": name, "measured": whose, "UT": score["ut"], **_interval(score)})
+    print(f"{policies}: {policies.config.domain_id}, {policies.config.algo}, step {policies.step:,}")
+    print(console.format_table(rows, show=console.format_number))
+    print("interval: where the UT of as many other episodes lies in 95 of 100 cases")
+
+
+def _interval(score: Mapping[str, float]) -> dict[str, str]:
+    return {"interval": f"{console.format_number(score['low'])} to {console.format_number(score['high'])}"}
+
+
+def policies(name: str | None = None) -> None:
+    """List the policies that come with qpensieve; with a name, print its card.
+
+    Args:
+        name: Such as zoo:DST2d.
+    """
+    cards = {each: zoo.card_of(zoo.find(Path(each))) or {} for each in zoo.names()}
+    if name is not None:
+        card = zoo.card_of(zoo.find(Path(name)))
+        print(json.dumps({key: value for key, value in (card or {}).items() if key != "front"}, indent=2))
+        return
+    shown = lambda score: "" if score is None else console.format_number(score["ut"])
+    rows = [
+        {
+            "policy": each,
+            "method": card["algo"],
+            "steps": f"{card['steps']:,}",
+            "objectives": ", ".join(card["objectives"]),
+            "UT asked": shown(card["asked"]),
+            "calibrated": shown(card["calibrated"]),
+        }
+        for each, card in cards.items()
+    ]
+    print(console.format_table(rows))
+    print(f"next: qpensieve watch {rows[0]['policy']}  # turn the preference and see the policy act")
 
 
 def plot(

@@ -15,7 +15,7 @@ import pytest
 import qpensieve
 from qpensieve import Agent, cli, deploy
 from qpensieve.deploy.qpensieve_policy import load
-from qpensieve.errors import UserError, UserFileError
+from qpensieve.errors import UntrustedError, UserError, UserFileError
 from qpensieve.methods import METHODS
 from qpensieve.population.members import ArchivePredictor, Policies
 from qpensieve.records import calibration as calibrations
@@ -114,6 +114,19 @@ class TestEveryMethod:
         expected = [agent.predict(obs[i], lam[i], deterministic=False, generator=other) for i in range(40)]
         np.testing.assert_allclose(drawn, expected, rtol=1e-5, atol=1e-5)
         assert not np.array_equal(np.array(drawn), policy.act(obs, lam))
+
+    def test_an_agent_of_the_file_acts_as_the_agent_it_comes_from(
+        self, algo: str, domain: str, agents: Any, tmp_path: Path
+    ):
+        agent, (obs, lam) = agents(algo, domain), situations(domain)
+        loaded = qpensieve.load(agent.export_policy(tmp_path / "policy.npz", seed=1), trust=True)
+        assert type(loaded) is Agent or loaded.algo == algo
+        np.testing.assert_allclose(loaded.predict(obs, lam), agent.predict(obs, lam, seed=1), rtol=2e-6, atol=2e-6)
+        drawn = [
+            each.predict(obs[0], lam[0], seed=seed, deterministic=False, generator=np.random.default_rng(5))
+            for each, seed in ((loaded, 0), (agent, 1))
+        ]
+        np.testing.assert_allclose(*drawn, rtol=1e-5, atol=1e-5)
 
 
 def test_actions_of_a_box_without_axes_are_arrays_too(agents: Any, tmp_path: Path):
@@ -390,3 +403,28 @@ class TestCommand:
         assert "--trust" in fail(*words)
         cli.main([*words, "--trust"])
         assert (tmp_path / "policy.npz").exists()
+
+
+# Policy files in place of run folders
+
+
+def test_an_agent_of_a_file_plays_and_chooses_but_does_not_learn(agents: Any, tmp_path: Path):
+    loaded = qpensieve.load(agents("qpensieve", "DST2d").export_policy(tmp_path / "policy.npz"))
+    assert loaded.returns([[1.0, 0.0]], episodes=1).shape == (1, 1, 1, 2)
+    assert set(loaded.choose("treasure", episodes=1).returns) == {"treasure", "time"}
+    for act in (lambda: loaded.learn(100), lambda: loaded.save(tmp_path / "agent"), loaded.critic_error):
+        with pytest.raises(UserError, match=r"policy\.npz holds a policy to act with, not what learning needs"):
+            act()
+    assert not (tmp_path / "agent").exists()
+
+
+def test_a_file_that_names_code_is_not_opened_without_trust(agents: Any, tmp_path: Path):
+    file = agents("mosac").export_policy(tmp_path / "policy.npz")
+    with pytest.raises(UntrustedError, match=r"would import the Python module 'tests\.envs\.foreign'"):
+        qpensieve.load(file)
+
+
+def test_a_file_of_something_else_is_named(tmp_path: Path):
+    np.savez(tmp_path / "other.npz", about=np.array(json.dumps({"format": "mine"})))
+    with pytest.raises(ValueError, match=r"other\.npz as a policy file: its format must be"):
+        qpensieve.load(tmp_path / "other.npz")

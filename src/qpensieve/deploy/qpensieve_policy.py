@@ -31,7 +31,8 @@ class Policy:
     """A policy: `about` describes it (domain, objectives, step, seed, ...), and `arrays` are its numbers."""
 
     def __init__(self, about, arrays):
-        self.about, self.arrays, self.objectives = about, arrays, about["objectives"]
+        self.about, self.objectives = about, about["objectives"]
+        self.arrays = {name: x.astype(np.float32) if x.dtype == np.float16 else x for name, x in arrays.items()}
 
     def act(self, obs, preference, deterministic=True, rng=None):
         """Return action(s) for an observation or a batch of them, under one preference or one for each."""

@@ -55,6 +55,19 @@ class SavedPolicies:
         self.config = configs.load(source / folder.CONFIG, trust)
         self.spec = configs.spec_of(self.config)
 
+    def __str__(self) -> str:
+        return str(self.source)
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.source.resolve().name
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration of the policies of its `step`; None without one."""
+        return calibrations.load(self.source / folder.CALIBRATION)
+
     @property
     def steps(self) -> list[int]:
         """Steps whose policies the folder holds, oldest first."""

@@ -200,12 +200,13 @@ class Session(ABC):
         """End threads and worker processes."""
 
 
-def play(
+def play(  # noqa: PLR0913 (policies, whose they are, and what to play)
     policies: Predictor,
     config: RunConfig,
     step: int,
     preferences: Float64[np.ndarray, "p d"],
     episodes: int,
+    first_row: int = 0,
 ) -> Float64[np.ndarray, "seed p e d"]:
     """Play single episodes with the policies of all seeds and return their returns.
 
@@ -217,6 +218,7 @@ def play(
         step: Their environment step, for messages.
         preferences: Preferences to play under.
         episodes: Episodes per preference.
+        first_row: Number of the first preference, which decides the starts.
 
     Raises:
         EnvFailedError: The environment failed.
@@ -235,7 +237,7 @@ def play(
                 preferences[part],
                 episodes,
                 config.max_eval_steps,
-                first_row=part.start,
+                first_row=first_row + part.start,
             )
             for part in parts
         ]

@@ -19,6 +19,8 @@ import tyro
 from jaxtyping import Float64
 
 import qpensieve
+from qpensieve import zoo
+from qpensieve.deploy.exported import open_policies
 from qpensieve.envs.mujoco import quiet_mujoco
 from qpensieve.errors import MissingPackageError, UserError
 from qpensieve.preferences import parse_preference
@@ -70,7 +72,7 @@ def watch(
         with contextlib.closing(_listen(port)) as listener:
             server = Server(runs, qpensieve.__version__, listener)
             for each in runs:
-                print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {each.shown:,}")
+                print(f"{each.policies}: {each.config.domain_id}, {each.config.algo}, step {each.shown:,}")
             print(f"{server.address}\nCtrl-C ends it", flush=True)
             if browser and can_open():
                 threading.Thread(target=_open_page, args=(server,), daemon=True).start()
@@ -119,10 +121,11 @@ def video(
     require("video", {"PIL": "pillow"})
     from qpensieve.watch import film as films
 
-    target = Path(f"{run.resolve().name}.gif") if out is None else out
+    saved = open_policies(run, trust)
+    target = Path(f"{saved.name.removeprefix(zoo.PREFIX)}.gif") if out is None else out
     films.check_target(target)
     with quiet_mujoco():
-        print(films.write(script_of(SavedPolicies(run, trust), film, _warn), target, quiet))
+        print(films.write(script_of(saved, film, _warn), target, quiet))
 
 
 def script_of(saved: SavedPolicies, film: Film, warn: Callable[[str], None] = lambda message: None) -> "Script":

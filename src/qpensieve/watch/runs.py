@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve import zoo
+from qpensieve.deploy.exported import open_policies
 from qpensieve.envs import find_domain
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.predictor import nearest
@@ -17,7 +19,7 @@ from qpensieve.population.members import ArchivePredictor, best_rows
 from qpensieve.records import folder, log
 from qpensieve.records.log import read_rows
 from qpensieve.report import results
-from qpensieve.train.saved import SavedPolicies, is_saved_agent
+from qpensieve.train.saved import is_saved_agent
 from qpensieve.train.session import Predictor
 from qpensieve.watch.world import World
 
@@ -42,7 +44,7 @@ class WatchedRun:
     """
 
     def __init__(self, source: Path, trust: bool = False, warn: Callable[[str], None] = lambda message: None):
-        self.policies = SavedPolicies(source, trust)
+        self.policies = open_policies(source, trust)
         self.config, self.spec = self.policies.config, self.policies.spec
         self._lock = threading.Lock()
         self._load = lru_cache(KEPT_STEPS)(lambda step, stamp: self.policies.predictor(step))
@@ -94,7 +96,7 @@ class WatchedRun:
     def _look(self) -> object:
         """Return a value that changes whenever the folder does."""
         source = self.policies.source
-        stamps = [_stamp(source / name) for name in (folder.METRICS, folder.EVALUATIONS)]
+        stamps = [_stamp(source / name) for name in (folder.METRICS, folder.EVALUATIONS, folder.CALIBRATION)]
         return stamps, self.policies.steps, self._is_training()
 
     def _is_training(self) -> bool:
@@ -105,16 +107,16 @@ class WatchedRun:
 
     def _read(self) -> dict[str, object]:
         config, spec, source = self.config, self.spec, self.policies.source
-        if not (source / folder.CONFIG).exists():
+        if not (source.is_file() or (source / folder.CONFIG).exists()):
             raise MissingFileError(f"{source} is gone")
         known, steps, rows = find_domain(config.domain), self.policies.steps, read_rows(source / folder.METRICS)
         own, exact = self.policies.own_preferences, known and known.exact
         done = max([*(row["step"] for row in rows), *steps], default=0)
         return {
-            "name": source.resolve().name,
+            "name": self.policies.name,
             "domain": config.domain_id,
             "algo": config.algo,
-            "kind": "agent" if is_saved_agent(source) else "run",
+            "kind": "policy" if source.is_file() else "agent" if is_saved_agent(source) else "run",
             "objectives": list(spec.objectives),
             "labels": list(known.labels if known else spec.objectives),
             "seeds": config.seed_list,
@@ -125,11 +127,27 @@ class WatchedRun:
             "max_steps": spec.max_steps,
             "own_preferences": None if own is None else own.tolist(),
             "is_archive": config.method.is_population,
-            **self._evaluated(),
+            **(self._of_card() if source.is_file() else self._evaluated()),
+            "calibration": self._calibration(),
             "curves": _curves(rows, config.seeds),
             "exact_front": None if exact is None else exact.points.tolist(),
             "scene": self._scene,
         }
+
+    def _of_card(self) -> dict[str, object]:
+        """Return the evaluation on the card of a policy that comes with the package; nothing for other policy files."""
+        card = zoo.card_of(self.policies.source)
+        if card is None:
+            return {"preferences": [], "evaluations": []}
+        front = card["front"]
+        row = {"step": card["steps"], "kind": "full", "table": 0, "episodes": card["episodes"]}
+        return {"preferences": [front["preferences"]], "evaluations": [row | {"returns": [front["returns"]]}]}
+
+    def _calibration(self) -> dict[str, object] | None:
+        found = self.policies.calibration
+        if found is None or found.seeds != self.config.seed_list:
+            return None
+        return {"step": found.step, "preferences": found.preferences.tolist(), "asks": found.asks.tolist()}
 
     def _evaluated(self) -> dict[str, object]:
         """Return the returns of all evaluations and their preferences, read again when the file changes."""
