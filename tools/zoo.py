@@ -101,7 +101,8 @@ def make(result: Path, files: list[Path], command: str, name: str | None, folder
         is_small = is_inside(both, known)
         shutil.copyfile(small if is_small else chosen, out)
     card = card_of(run, policies, both if is_small else known, command, "float16" if is_small else "float32")
-    write_text(out.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in card.items())
+    write_text(out.with_suffix(".json"), f"{{\n{lines}\n}}\n")
     return out
 
 

@@ -17,7 +17,7 @@ from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain, with_objectives
 from qpensieve.errors import UserError
 from qpensieve.methods import METHODS
-from qpensieve.options import HELP, HELP_ALL, RunFolder, RunsOrFiles, parse_settings
+from qpensieve.options import HELP, HELP_ALL, Names, RunFolder, RunsOrFiles, parse_settings
 from qpensieve.records.evaluations import load as load_evaluations
 from qpensieve.records.folder import CHECKPOINTS, CONFIG, EVALUATIONS, METRICS, POLICY, PROVENANCE, SUMMARY
 from qpensieve.report import compare as comparison
@@ -211,16 +211,16 @@ def _interval(score: Mapping[str, float]) -> dict[str, str]:
     return {"interval": f"{console.format_number(score['low'])} to {console.format_number(score['high'])}"}
 
 
-def policies(name: str | None = None) -> None:
-    """List the policies that come with qpensieve; with a name, print its card.
+def policies(names: Names = ()) -> None:
+    """List the policies that come with qpensieve; of those that are named, print the cards.
 
     Args:
-        name: Such as zoo:DST2d.
+        names: Such as zoo:DST2d.
     """
-    cards = {each: zoo.card_of(zoo.find(Path(each))) or {} for each in zoo.names()}
-    if name is not None:
-        card = zoo.card_of(zoo.find(Path(name)))
-        print(json.dumps({key: value for key, value in (card or {}).items() if key != "front"}, indent=2))
+    cards = {each: zoo.card_of(zoo.find(Path(each))) or {} for each in names or zoo.names()}
+    if names:
+        for card in cards.values():
+            print(json.dumps({key: value for key, value in card.items() if key != "front"}, indent=2))
         return
     shown = lambda score: "" if score is None else console.format_number(score["ut"])
     rows = [

@@ -23,6 +23,7 @@ from qpensieve.settings import NONE, number, whole
 T = TypeVar("T")
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
 
 

@@ -278,7 +278,7 @@ def test_a_dial_that_is_turned_fast_sends_what_counts(page: Page):
 
 def test_three_objectives_have_a_triangle_and_five_have_sliders_that_share_one(browser: Browser, worlds: Server):
     with opened(browser, worlds) as page:
-        choose = lambda number: page.locator(".stage select").first.select_option(str(number))
+        choose = lambda number: page.locator(".shelf-item").nth(number).click()
         choose(1)
         until(page, "document.querySelector('.dial-triangle') !== null")
         page.focus("#dial")
@@ -301,6 +301,36 @@ def test_three_objectives_have_a_triangle_and_five_have_sliders_that_share_one(b
         assert lam == pytest.approx([0.175, 0.175, 0.3, 0.175, 0.175], abs=2e-3)
         choose(3)
         until(page, "watch.sides.current.run.domain === 'DST2d' && watch.sides.current.stage.scene.shapes.length > 10")
+
+
+def test_a_policy_is_picked_from_the_list_and_asked_as_calibrated(browser: Browser, hopper: Path):
+    with serving(hopper, Path("zoo:DST2d")) as server, opened(browser, server) as page:
+        shown = "[...document.querySelectorAll('.shelf-item')].map((item) => item.getAttribute('aria-pressed')).join()"
+        until(page, f"{shown} === 'true,false'")
+        assert page.evaluate("document.getElementById('asking').hidden")
+        page.focus(".shelf-item")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        until(page, f"{shown} === 'false,true' && document.getElementById('title').textContent === 'DST2d'")
+        until(page, "document.querySelectorAll('#front .point').length === 100")
+        assert "qpensieve train DST2d --preset quick" in page.inner_text("#card")
+        assert page.evaluate(NAMELESS) == []
+        differing = """(() => {
+          const { preferences, asks } = watch.sides.current.run.calibration;
+          return preferences[asks[0].findIndex((ask, row) => ask !== row)];
+        })()"""
+        page.evaluate(f"watch.prefer({differing})")
+        worth = "[...document.querySelectorAll('.asking-worth')].map((each) => each.textContent)"
+        asked, calibrated = page.evaluate(worth)
+        assert asked != calibrated
+        # The ring on the front is where the policy lands: for the preference of the dial, then for the calibrated one.
+        ring = "document.querySelector('.ring').dataset.point"
+        before = until(page, ring)
+        page.keyboard.press("c")
+        until(page, "watch.sides.current.state.calibrated && document.querySelectorAll('.asking-row input')[1].checked")
+        until(page, f"{ring} !== '{before}'")
+        page.locator(".asking-row").first.click()
+        until(page, "!watch.sides.current.state.calibrated")
 
 
 def test_a_run_that_trains_is_followed(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -13,6 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from qpensieve import config as configs
+from qpensieve.deploy.exported import open_policies
 from qpensieve.envs import draw
 from qpensieve.records import folder
 from qpensieve.train.evaluate import evaluate
@@ -267,3 +268,23 @@ def test_a_bug_while_sending_ends_the_page_and_says_so(server: Server, monkeypat
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1011
     assert "ValueError" in capfd.readouterr().err
+
+
+def test_a_calibrated_policy_is_asked_for_the_preference_of_its_calibration():
+    policies = open_policies(Path("zoo:DST2d"))
+    calibration = policies.calibration
+    assert calibration is not None
+    row = int(np.flatnonzero(calibration.asks[0] != np.arange(len(calibration.asks[0])))[0])
+    own, better = calibration.preferences[row], calibration.preferences[calibration.asks[0, row]]
+    with serving(Path("zoo:DST2d")) as running, page(running) as one:
+        act = lambda lam, calibrated: one.one_step(w=lam.tolist(), calibrated=calibrated)
+        asked, calibrated, other = act(own, False), act(own, True), act(better, False)
+    np.testing.assert_allclose(calibrated.w, own, atol=1e-6)
+    np.testing.assert_array_equal(calibrated.action, other.action)
+    assert not np.array_equal(asked.action, calibrated.action)
+
+
+def test_without_a_calibration_nothing_is_calibrated(server: Server):
+    with page(server) as one:
+        one.say(calibrated=True, seq=4)
+        assert "calibrated needs a calibration" in one.event("refused", seq=4)["reason"]

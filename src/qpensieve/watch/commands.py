@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # needs packages of the extra
     from qpensieve.watch.server import Server
 
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")]
 PORT = 8765
 """Default port; if it is taken, any free port."""
 PACKAGES = {"starlette": "starlette", "uvicorn": "uvicorn", "websockets": "websockets", "PIL": "pillow"}
@@ -43,7 +44,7 @@ MESA_CACHE_OFF = "MESA_SHADER_CACHE_DISABLE"
 
 
 def watch(
-    run: RunFolder,
+    run: RunFolders = (),
     second: tuple[Path, ...] = (),
     port: int | None = None,
     browser: bool = True,
@@ -57,7 +58,8 @@ def watch(
     Ctrl-C ends it.
 
     Args:
-        run: The run folder, or the folder of a saved agent.
+        run: A run folder, the folder of a saved agent, a policy file, or zoo:NAME, a policy that comes with qpensieve.
+            Of several the page lets you pick. Default: all that come with qpensieve.
         second: Other runs or agents, to be shown side by side with the first.
         port: Port on 127.0.0.1; 0 takes any that is free. Default: 8765, or any other if that is taken.
         browser: Open the page in the browser.
@@ -68,7 +70,8 @@ def watch(
         from qpensieve.watch.runs import WatchedRun
         from qpensieve.watch.server import Server
 
-        runs = [WatchedRun(path, trust, _warn) for path in (run, *second)]
+        named = (*run, *second) or tuple(map(Path, zoo.names()))
+        runs = [WatchedRun(path, trust, _warn) for path in named]
         with contextlib.closing(_listen(port)) as listener:
             server = Server(runs, qpensieve.__version__, listener)
             for each in runs:
@@ -112,7 +115,7 @@ def video(
     Actions are deterministic, and the film runs in real time. All panels begin as the seed's first evaluation episode.
 
     Args:
-        run: The run folder, or the folder of a saved agent.
+        run: A run folder, the folder of a saved agent, a policy file, or zoo:NAME, a policy that comes with qpensieve.
         film: What it shows.
         out: The file, .gif or .mp4. Default: the name of the run, .gif, in the working folder.
         trust: Import the code that the run's domain names.

@@ -124,6 +124,8 @@ class Connection:
             raise RefusedError(f"seed must be one of {numbers}, got {command.seed}")
         if isinstance(command.at, int) and command.at not in (there := run.policies.steps):
             raise RefusedError(f"at must be one of {', '.join(map(str, there))}, got {command.at}")
+        if command.calibrated and run.calibration() is None:
+            raise RefusedError("calibrated needs a calibration: qpensieve calibrate RUN")
         if command.w is None:
             return command
         return replace(command, w=messages.preference(command.w, run.spec.num_objectives))

@@ -146,6 +146,7 @@ class Command:
     seed: int | None = _field(_whole(0, 2**31 - 1))
     at: int | Literal["newest"] | None = _field(_at)
     sampled: bool | None = _field(_flag)
+    calibrated: bool | None = _field(_flag)
     speed: float | None = _field(_speed)
     push: bool | None = _field(_flag)
     open: int | None = _field(_whole(0, 99))

@@ -46,6 +46,7 @@ class Controls:
     at: int
     paused: bool = False
     sampled: bool = False
+    calibrated: bool = False
     speed: float = 1.0
     seq: int = 0
 
@@ -87,6 +88,7 @@ class Robot:
         self._policy, at = run.predictor("newest" if controls is None else controls.at)
         num = run.spec.num_objectives
         self.controls = Controls((1.0 / num,) * num, run.config.first_seed, at) if controls is None else controls
+        self._calibration = run.calibration()
         self._pushes = np.random.default_rng()
         self._say_ready()
         self.begin(0)
@@ -132,15 +134,21 @@ class Robot:
         self._acted = self._said = controls
         self._served = self._serving()
         stream = self._noise if controls.sampled else None
-        actions = self._policy.act(self._row, self.world.obs, np.array(controls.w, np.float32)[None], stream)
+        actions = self._policy.act(self._row, self.world.obs, self._asked().astype(np.float32)[None], stream)
         self._action = actions[0]
         if self.clock.wait_for(self.t) < -LATE:
             self.clock.set(self.t, controls.speed)
         self.world.step(actions)
 
+    def _asked(self) -> np.ndarray:
+        """Return the preference that the policy is asked for: the current one, or the one of its calibration."""
+        w, known = np.array(self.controls.w), self._calibration
+        is_used = self.controls.calibrated and known is not None and known.step == self.controls.at
+        return known.ask(self._row, w[None])[0] if known is not None and is_used else w
+
     def _serving(self) -> int:
         """Number of the policy that serves the current preference."""
-        return self._run.served_by(self._policy, self._row, np.array(self.controls.w))
+        return self._run.served_by(self._policy, self._row, self._asked())
 
     def frames(self) -> list[tuple[float, Callable[[], None]]]:
         """Return times and senders of the frames of the newest step, at most as many as the page can show."""
@@ -170,7 +178,7 @@ class Robot:
                 "steps": self.world.elapsed,
                 "ended": how,
                 "is_mixed": self._is_mixed,
-                **self._fields(self._acted, "w", "seed", "at", "sampled"),
+                **self._fields(self._acted, "w", "seed", "at", "sampled", "calibrated"),
             }
         )
         if not ended and self.controls.seq != self._said.seq:
@@ -191,7 +199,9 @@ class Robot:
     def obey(self, command: Command) -> None:
         """Follow a checked message."""
         before = self.controls
-        set_now = {name: getattr(command, name) for name in ("seq", "w", "seed", "paused", "sampled", "speed")}
+        set_now = {
+            name: getattr(command, name) for name in ("seq", "w", "seed", "paused", "sampled", "calibrated", "speed")
+        }
         self.controls = replace(before, **{name: value for name, value in set_now.items() if value is not None})
         if command.step is not None:
             self._budget, self.controls = command.step, replace(self.controls, paused=True)
@@ -199,9 +209,12 @@ class Robot:
             self._budget = 0
         if command.at is not None:
             self._take_policy(command)
+        if command.calibrated is not None:
+            self._calibration = self._run.calibration()  # it may be newer than the page
         if command.push and self.world.can_push:
             self.world.push(self._pushes)
-        touched = (before.w, before.at, before.sampled) != (self.controls.w, self.controls.at, self.controls.sampled)
+        acting = lambda controls: (controls.w, controls.at, controls.sampled, controls.calibrated)
+        touched = acting(before) != acting(self.controls)
         self._is_mixed |= (touched and self.world.elapsed > 0) or bool(command.push and self.world.can_push)
         if (self.controls.seed, self.controls.at) != (before.seed, before.at):
             self._say_ready()
@@ -241,7 +254,7 @@ class Robot:
         self._tell(about | self._fields(self.controls, "seed", "at"))
 
     def _say_state(self) -> None:
-        names = ("seq", "paused", "speed", "sampled", "seed", "at", "w")
+        names = ("seq", "paused", "speed", "sampled", "calibrated", "seed", "at", "w")
         self._tell({"event": "state", "side": self._side} | self._fields(self.controls, *names))
 
     @staticmethod

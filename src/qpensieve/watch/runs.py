@@ -17,6 +17,7 @@ from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.predictor import nearest
 from qpensieve.population.members import ArchivePredictor, best_rows
 from qpensieve.records import folder, log
+from qpensieve.records.calibration import Calibration
 from qpensieve.records.log import read_rows
 from qpensieve.report import results
 from qpensieve.train.saved import is_saved_agent
@@ -46,6 +47,7 @@ class WatchedRun:
     def __init__(self, source: Path, trust: bool = False, warn: Callable[[str], None] = lambda message: None):
         self.policies = open_policies(source, trust)
         self.config, self.spec = self.policies.config, self.policies.spec
+        self._card = zoo.card_of(self.policies.source)
         self._lock = threading.Lock()
         self._load = lru_cache(KEPT_STEPS)(lambda step, stamp: self.policies.predictor(step))
         self._signature = self._table_stamp = None
@@ -128,7 +130,8 @@ class WatchedRun:
             "own_preferences": None if own is None else own.tolist(),
             "is_archive": config.method.is_population,
             **(self._of_card() if source.is_file() else self._evaluated()),
-            "calibration": self._calibration(),
+            "card": self._card and {name: value for name, value in self._card.items() if name != "front"},
+            "calibration": self._calibrated(),
             "curves": _curves(rows, config.seeds),
             "exact_front": None if exact is None else exact.points.tolist(),
             "scene": self._scene,
@@ -136,18 +139,21 @@ class WatchedRun:
 
     def _of_card(self) -> dict[str, object]:
         """Return the evaluation on the card of a policy that comes with the package; nothing for other policy files."""
-        card = zoo.card_of(self.policies.source)
-        if card is None:
+        if self._card is None:
             return {"preferences": [], "evaluations": []}
-        front = card["front"]
-        row = {"step": card["steps"], "kind": "full", "table": 0, "episodes": card["episodes"]}
+        front = self._card["front"]
+        row = {"step": self._card["steps"], "kind": "full", "table": 0, "episodes": self._card["episodes"]}
         return {"preferences": [front["preferences"]], "evaluations": [row | {"returns": [front["returns"]]}]}
 
-    def _calibration(self) -> dict[str, object] | None:
+    def calibration(self) -> Calibration | None:
+        """Return the calibration of the policies of its `step`; None without one."""
         found = self.policies.calibration
-        if found is None or found.seeds != self.config.seed_list:
-            return None
-        return {"step": found.step, "preferences": found.preferences.tolist(), "asks": found.asks.tolist()}
+        return found if found is not None and found.seeds == self.config.seed_list else None
+
+    def _calibrated(self) -> dict[str, object] | None:
+        found = self.calibration()
+        named = ("step", "preferences", "asks")
+        return None if found is None else {name: np.asarray(getattr(found, name)).tolist() for name in named}
 
     def _evaluated(self) -> dict[str, object]:
         """Return the returns of all evaluations and their preferences, read again when the file changes."""

@@ -43,6 +43,7 @@ export class Controls {
       p: () => byId("push").click(),
       w: this.act.sweep,
       b: this.act.compare,
+      c: this.act.calibrate,
       d: () => byId("dial")?.focus(),
       0: this.act.equal,
       "?": () => byId("keys").showModal(),

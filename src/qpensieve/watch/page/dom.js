@@ -44,6 +44,8 @@ export function number(x) {
   return whole.replace(/\B(?=(\d{3})+$)/g, THIN) + (part ? `.${part}` : "");
 }
 
+/** The domain without its objectives, which the page names elsewhere. */
+export const domainOf = ({ domain }) => domain.split("+")[0];
 export const steps = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, THIN);
 export const share = (x) => x.toFixed(2);
 /** A preference in a few characters: shares in percent. */

@@ -1,13 +1,16 @@
 // The page of `qpensieve watch`: what the server says goes to the stages and panels, what people do goes to the server.
 
+import { Asking, askedOf } from "./asking.js";
 import { Bars, Episodes } from "./returns.js";
+import { Card } from "./card.js";
 import { Connection } from "./connection.js";
 import { Controls } from "./controls.js";
 import { Dial } from "./dial.js";
 import { Front } from "./front.js";
 import { Learning } from "./learning.js";
+import { Shelf } from "./shelf.js";
 import { Sides } from "./sides.js";
-import { byId, share, steps as stepsText, write } from "./dom.js";
+import { byId, domainOf, share, steps as stepsText, write } from "./dom.js";
 import { corner, equal, mixOf } from "./preference.js";
 import { expectedAt, frontOf } from "./evaluations.js";
 
@@ -32,6 +35,7 @@ class Watch {
       equal: () => this.table && this.prefer(equal(this.table.objectives.length)),
       corner: (i) => i < this.table?.objectives.length && this.prefer(corner(this.table.objectives.length, i)),
       sweep: () => this.walk(),
+      calibrate: () => this.sides.ask({ calibrated: !this.sides.current?.state?.calibrated }),
       compare: () => this.sides.toggle(),
     });
     const places = { stages: byId("stages"), which: byId("which"), button: byId("compare") };
@@ -39,10 +43,13 @@ class Watch {
       changed: () => this.refresh(),
       turned: (side, seq, since) => this.waiting.push({ side, seq, since }),
     });
+    this.shelf = new Shelf(byId("shelf"), (index) => this.sides.pick(index));
+    this.asking = new Asking(byId("asking"), (calibrated) => this.sides.ask({ calibrated }));
     this.dial = new Dial(byId("dial-box"), (lam) => this.prefer(lam));
     this.front = new Front({ box: byId("front"), tools: byId("front-tools"), caption: byId("front-caption") }, (lam) => this.prefer(lam));
     this.bars = new Bars(byId("bars"));
     this.episodes = new Episodes({ table: byId("episodes-box"), body: byId("episodes"), head: byId("episodes-head"), empty: byId("no-episodes") });
+    this.card = new Card(byId("card"));
     this.learning = new Learning((at) => this.connection.send({ side: this.sides.chosen, at }));
     this.waiting = [];
     /** Milliseconds from a turn of the dial to the first picture that knows of it. */
@@ -65,6 +72,7 @@ class Watch {
     this.controls.notice("");
     this.controls.status("live", "live");
     this.sides.meet(about);
+    this.shelf.build(about.runs);
   }
 
   lost(reason, wait) {
@@ -79,7 +87,10 @@ class Watch {
       ground: () => sides.at(event.side)?.stage.ground(event.shapes),
       state: () => sides.state(event),
       episode: () => this.episodes.add(event, sides.runs[event.run]),
-      run: () => sides.renew(event.index, event.run),
+      run: () => {
+        sides.renew(event.index, event.run);
+        this.shelf.build(sides.runs);
+      },
       refused: () => this.controls.notice(`Refused: ${event.reason}`),
       failed: () => this.failed(event),
     };
@@ -105,7 +116,10 @@ class Watch {
     const { run, state } = side;
     const { objectives } = run;
     this.heading(run);
+    this.shelf.mark(sides.open.map(({ index }) => index));
     this.controls.show(state, run);
+    this.card.show(run);
+    byId("learning").hidden = Boolean(run.card);
     this.learning.show(run, state.seed, state.at);
     for (const each of sides.open) this.evaluated(each);
     if (side.table !== this.table || sides.open.length !== this.several) {
@@ -131,10 +145,10 @@ class Watch {
   }
 
   heading(run) {
-    write(byId("title"), run.domain);
+    write(byId("title"), domainOf(run));
     const progress = run.is_training ? ` · step ${stepsText(run.done)} of ${stepsText(run.goal)}` : "";
     write(byId("subtitle"), `${run.algo} · ${run.name}${progress}`);
-    document.title = `${run.domain} – qpensieve watch`;
+    document.title = `${domainOf(run)} – qpensieve watch`;
     // Said aloud when it changes, so without the number of the step.
     if (run.is_training) this.controls.status("training", "training");
     else this.controls.status("live", "live");
@@ -217,15 +231,16 @@ class Watch {
     const { table } = this;
     if (this.sides.current?.lam?.length !== table?.objectives.length) return;
     const alike = this.sides.alike().filter((side) => side.table);
-    const marks = alike.map(({ stage, lam, table: own }) => {
+    const marks = alike.map((side) => {
       const zero = table.objectives.map(() => 0);
-      const { returns = zero, serving = -1 } = stage.latest ?? {};
-      return { returns, serving, points: stage.trail.points, ...expectedAt(own, lam) };
+      const { returns = zero, serving = -1 } = side.stage.latest ?? {};
+      return { returns, serving, points: side.stage.trail.points, ...expectedAt(side.table, askedOf(side)) };
     });
     if (!marks.length || marks.length !== this.sides.alike().length) return;
     this.front.mark(marks);
     this.bars.show(marks, (o) => alike.flatMap((side) => side.table.returns.map((point) => point[o])));
     this.serving(this.sides.current);
+    this.asking.show(this.sides.current);
   }
 
   serving({ run, stage, archive }) {

@@ -53,11 +53,12 @@ export class Sides {
       const { number, index, state, lam } = side;
       const run = this.runs[index];
       if (!run) continue;
-      const { seed, at, sampled, speed, paused } = state;
+      const { seed, at, sampled, calibrated, speed, paused } = state;
       // The first run is open on the first side already.
       if (number || index) this.send({ side: number, open: index });
       this.send({ side: number, seed, w: lam, sampled, speed, paused });
       if (run.steps.includes(at)) this.send({ side: number, at });
+      if (calibrated && run.calibration) this.send({ side: number, calibrated });
     }
     if (!this.sides[0]) this.add(0);
   }
@@ -67,11 +68,9 @@ export class Sides {
     const badge = html("span", { class: `badge side-${number}` }, LETTERS[number]);
     const name = html("span", { class: "stage-run" });
     const lam = html("span", { class: "stage-lam" });
-    const pick = html("select", { "aria-label": `Run of side ${LETTERS[number]}`, hidden: true });
-    pick.addEventListener("change", () => this.send({ side: number, open: Number(pick.value) }));
-    const element = html("article", { class: "stage" }, html("header", {}, badge, name, pick, lam), stage.box);
+    const element = html("article", { class: "stage" }, html("header", {}, badge, name, lam), stage.box);
     element.addEventListener("pointerdown", () => this.open.length > 1 && this.choose(number));
-    this.sides[number] = { number, letter: LETTERS[number], stage, element, name, pick, lamText: lam, run: null, state: null, lam: null, turned: -1 };
+    this.sides[number] = { number, letter: LETTERS[number], stage, element, name, lamText: lam, run: null, state: null, lam: null, turned: -1 };
     this.box.append(element);
   }
 
@@ -87,11 +86,7 @@ export class Sides {
     }
     Object.assign(side, { index, run, archive });
     side.stage.say(run.scene.note ?? "");
-    const several = this.runs.length > 1;
-    side.pick.hidden = !several;
-    side.name.hidden = several;
     write(side.name, run.name);
-    side.pick.replaceChildren(...this.runs.map(({ name, domain }, i) => html("option", { value: i, selected: i === index }, `${name} (${domain})`)));
     this.arrange();
   }
 
@@ -127,6 +122,7 @@ export class Sides {
       if (!side.run && !("reset" in message)) continue;
       if (message.push && !side.run.scene.can_push) continue;
       if ("seed" in message && !side.run.seeds.includes(message.seed)) continue;
+      if (message.calibrated && !side.run.calibration) continue;
       this.send({ side: side.number, ...message });
     }
   }
@@ -148,6 +144,11 @@ export class Sides {
     };
     if (wait <= 0) deliver();
     else side.waiting = setTimeout(deliver, wait);
+  }
+
+  /** Shows another run on the chosen side. */
+  pick(index) {
+    if (this.current?.index !== index) this.send({ side: this.chosen, open: index });
   }
 
   choose(number) {
