@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 SITE := build/docs
+# The policy of the film that `make demo` writes.
+DEMO ?= zoo:DST2d
 # Versions to install: those of constraints.txt, the lowest that pyproject.toml allows, or the newest.
 DEPENDENCIES ?= pinned
 pinned := constraints.txt
@@ -15,9 +17,10 @@ CONSTRAINTS := $($(DEPENDENCIES))
 # Where Python is told to leave no bytecode, every process of the tests would compile the sources anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup train lint style types test tests test-slow test-ray bench docs dist clean
+.PHONY: help setup demo train lint style types test tests test-slow test-ray bench docs dist clean
 
 help:
+	@echo "make demo       trained policies obey your preference, in the browser"
 	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (two to three minutes)"
 	@echo "make setup      create $(VENV) and install qpensieve with its development tools"
 	@echo "make lint       ruff (format, lint) and pyright"
@@ -44,6 +47,12 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c $(CONSTRAINTS) -e '.[dev]'
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|pip|setuptools|OpenGL|fontTools)/' $(VENV)/lib || true  # all cores; pip uses one
 	@touch $(STAMP)
+
+# Without a display: the address of the page, and a film.
+demo: $(STAMP)
+	@mkdir -p build
+	[ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || $(BIN)/qpensieve video $(DEMO) --out build/demo.gif --quiet
+	$(BIN)/qpensieve watch
 
 train: $(STAMP)
 	$(BIN)/qpensieve train DST2d --preset quick

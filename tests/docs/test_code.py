@@ -2,14 +2,18 @@
 
 import re
 import runpy
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import qpensieve
+from qpensieve import zoo
+from qpensieve.deploy import write_loader
 from qpensieve.methods import METHODS
 from tests.docs.pages import ROOT, blocks
 
@@ -75,7 +79,17 @@ class TestPages:
         names = run_page(ROOT / "docs" / "environments.md", folder)
         assert names["returns"].shape == (1, 3, 2, 2)
         assert names["cut"].index(True) == 9
-        assert names["step"].reward.shape == (4, 2)
+
+    def test_deploy(self, folder: Path):
+        shutil.copyfile(zoo.find(Path("zoo:DST2d")), folder / "policy.npz")
+        write_loader(folder / "policy.npz")
+        (block,) = [block for block in blocks((ROOT / "docs" / "deploy.md").read_text()) if block.language == "python"]
+        assert len([line for line in block.text.splitlines() if line.strip()]) <= 20
+        program = str(folder / str(block.file))
+        run_page(ROOT / "docs" / "deploy.md", folder)
+        sent = runpy.run_path(program)["sent"]
+        assert len(sent) == 10
+        assert all(np.array_equal(action, sent[0]) and np.abs(action).max() <= 1 for action in sent)
 
     def test_functions_and_a_method_from_outside(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(METHODS, "mean-twin", METHODS.get("mean-twin"))  # it is gone afterwards
