@@ -98,8 +98,11 @@ def parts(part: Any) -> list[Any]:
     [
         (["resume", "run", "--seeds", "3"], "Unrecognized options: --seeds"),
         (["critic", "run", "--pars", "4"], "--pairs"),
-        (["train", "DST2d", "--steps", "abc"], "--steps: must be a whole number, such as 200000, 200_000 or 2e5, got"),
-        (["train", "DST2d", "--learning-rate-end", "abc"], "--learning-rate-end: must be a number, such as"),
+        (
+            ["train", "DST2d", "--steps", "abc"],
+            "qpensieve: --steps must be a whole number, such as 200000, 200_000 or 2e5, got",
+        ),
+        (["train", "DST2d", "--learning-rate-end", "abc"], "--learning-rate-end must be a number, such as"),
         (["trian"], "did you mean 'qpensieve train'?"),
         (["train", "trian"], "unknown domain 'trian'"),
         (["train", "--env", "DST2d"], "the domain is named without an option, got --env: qpensieve train DST2d"),

@@ -18,6 +18,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
+from qpensieve.errors import ShownError, UserError
 from qpensieve.settings import NONE, number, whole
 
 T = TypeVar("T")
@@ -27,12 +28,41 @@ Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
 
 
-def parse(what: Callable[..., T], words: list[str], prog: str) -> T:
-    """Call a command, or make a dataclass, with the options in `words`."""
+class _WrongNumberError(ShownError):
+    """A word that is no number, and why. It is no ValueError, which tyro would print in a box."""
+
+
+def parse(
+    what: Callable[..., T],
+    words: list[str],
+    prog: str,
+    rule: Callable[[StructTypeInfo], StructConstructorSpec | None] | None = None,
+    **settings: Any,
+) -> T:
+    """Call a command, or make a dataclass, with the options in `words`.
+
+    Args:
+        what: The command or the class.
+        words: Words of the command line.
+        prog: Name of the command.
+        rule: How dataclasses become options. None: as tyro does it.
+        settings: Further arguments of `tyro.cli`.
+
+    Raises:
+        UserError: A word is no number; the message names its option.
+    """
     registry = ConstructorRegistry()
     registry.primitive_rule(_number)
-    with registry:
-        return tyro.cli(what, args=words, prog=prog, config=(tyro.conf.OmitArgPrefixes,))
+    if rule is not None:
+        registry.struct_rule(rule)
+    try:
+        with registry:
+            return tyro.cli(what, args=words, prog=prog, config=(tyro.conf.OmitArgPrefixes,), **settings)
+    except _WrongNumberError as error:
+        word, why = error.args
+        end = next(i for i, one in enumerate(words, 1) if one in (word, f"{one.partition('=')[0]}={word}"))
+        option = [one.partition("=")[0] for one in words[:end] if one.startswith("--")][-1:]
+        raise UserError(" ".join([*option, why])) from error
 
 
 def parse_settings(default: T, words: list[str], hidden: Collection[str], about: str) -> T:
@@ -46,12 +76,8 @@ def parse_settings(default: T, words: list[str], hidden: Collection[str], about:
     """
     is_help = not {*HELP, HELP_ALL}.isdisjoint(words)
     words = [HELP[1] if word == HELP_ALL else word for word in words]
-    registry = ConstructorRegistry()
-    registry.primitive_rule(_number)
-    registry.struct_rule(partial(_settings, hidden=hidden if is_help else ()))
-    with registry:
-        config, prog = (tyro.conf.OmitArgPrefixes,), "qpensieve train"
-        return tyro.cli(type(default), default=default, args=words, prog=prog, description=about, config=config)
+    rule = partial(_settings, hidden=hidden if is_help else ())
+    return parse(type(default), words, "qpensieve train", rule, default=default, description=about)
 
 
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | None] | None:
@@ -63,7 +89,10 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | N
         return None
 
     def read(words: list[str]) -> int | float | None:
-        return None if may_be_none and words[0].lower() == NONE else readers[0](words[0])
+        try:
+            return None if may_be_none and words[0].lower() == NONE else readers[0](words[0])
+        except UserError as error:
+            raise _WrongNumberError(words[0], str(error)) from error
 
     is_one = lambda value: isinstance(value, kinds) and not isinstance(value, bool)
     metavar = ("INT" if int in kinds else "FLOAT") + f"|{NONE}" * may_be_none
