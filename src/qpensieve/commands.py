@@ -81,7 +81,9 @@ def train(words: list[str]) -> None:
     if arguments.out.resolve() not in folder.resolve().parents:
         raise UserError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
     holds = lambda one, *names: any((one / name).exists() for name in names)
-    if others := [one for one in folder.parents if holds(one, CONFIG) and holds(one, PROVENANCE, CHECKPOINTS)]:
+    if others := [
+        one for one in folder.resolve().parents if holds(one, CONFIG) and holds(one, PROVENANCE, CHECKPOINTS)
+    ]:
         raise UserError(f"a run needs a folder outside of other runs, but {others[0]} holds one: choose another --out")
     tip = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.output.quiet:
