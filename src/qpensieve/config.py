@@ -30,8 +30,6 @@ from qpensieve.settings import (
 )
 from qpensieve.types import EnvSpec
 
-ONE_UPDATE_EACH = ("cnder", "envelope")
-"""Methods with priorities, whose updates belong to single steps."""
 NOISE_CORRELATION = 0.8
 """Correlation of ar1 noise from one step to the next."""
 SEED_LIMIT = 2**31
@@ -165,14 +163,6 @@ class RunConfig:
         return max(1, (self.steps - self.random_steps) * self.updates_per_step)
 
     @property
-    def schedule_end(self) -> int | None:
-        """Step at which the method's annealed settings reach their ends; None if nothing is annealed."""
-        agent = parts.flat(self.agent)
-        if (updates := agent.get("anneal_updates")) is not None:
-            return self.random_steps - (-updates // self.updates_per_step)
-        return agent.get("anneal_steps")
-
-    @property
     def random_correlation(self) -> float | None:
         """Correlation of random actions from step to step; None if they are white."""
         return None if self.random_noise == "white" else NOISE_CORRELATION
@@ -184,17 +174,16 @@ class RunConfig:
             found = [f"first_seed must leave all seeds between 0 and {SEED_LIMIT - 1}, got {self.first_seed}"]
         if not isinstance(self.agent, method.config):
             return [*found, f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
-        found += self._without_replay() if method.is_population else self._not_whole()
-        return found + method.check(self.agent, self)
+        found += [
+            f"{name} must be {only} for {self.algo}, got {value}"
+            for name, only in method.fixed.items()
+            if (value := getattr(self, name)) != only
+        ]
+        return found + (self._without_replay() if method.is_population else self._not_whole())
 
     def _not_whole(self) -> list[str]:
-        """Return one sentence for each number of steps or updates that is no whole number of blocks.
-
-        If `updates_per_step` does not fit the method, the only sentence says so.
-        """
+        """Return one sentence for each number of steps or updates that is no whole number of blocks."""
         pace, block = max(self.updates_per_step, 1), max(self.block, 1)
-        if pace > 1 and self.algo in ONE_UPDATE_EACH:
-            return [f"updates_per_step must be 1 for {self.algo}, whose updates go with single steps, got {pace}"]
         of_agent = parts.marked(self.agent, WHOLE_BLOCKS)
         unit = lambda name: block * pace if name in of_agent else block
         words = lambda name: "block x updates_per_step" if unit(name) > block else "block"
@@ -284,7 +273,7 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
     run = parts.filled(RunConfig, {**saved, "agent": None})
     del run["agent"]
     if method is None or not isinstance(agent, Mapping):
-        return run | parts.flat({"agent": agent})
+        return run | parts.flat_saved({"agent": agent})
     return run | parts.filled(method.config, agent)
 
 
@@ -348,7 +337,7 @@ def remarks(config: RunConfig) -> list[str]:
         verb = "is" if len(changed) == 1 else "are"
         found.append(f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without")
     wanted, block = config.replay_capacity, config.block
-    has_blocks = not method.is_population and config.algo not in ONE_UPDATE_EACH
+    has_blocks = not method.is_population and not method.has_priorities
     if has_blocks and wanted < config.steps and wanted % block:
         held = f"the replay holds {config.capacity:,} transitions, not {wanted:,}"
         found.append(f"{held}: it is written in whole blocks of {block}")

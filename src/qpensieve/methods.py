@@ -17,7 +17,6 @@ from qpensieve.learning.interface import Algorithm
 from qpensieve.machine import KEPT_PROGRAMS
 from qpensieve.population import pgmorl
 from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig, PopulationConfig
-from qpensieve.settings import RunSettings
 from qpensieve.types import EnvSpec
 
 Make = Callable[[Any, EnvSpec], Algorithm[Any]]
@@ -36,8 +35,8 @@ class Method:
         robust: Settings that the preset `robust` changes, besides `config.SCHEDULE`. None: it has no such preset.
         quick: Settings that the preset `quick` changes; `config.QUICK_RUN` has those of all methods with a replay.
         defaults: Settings of the run that every preset of this method starts from.
+        fixed: Settings of the run that the method cannot change -> their only value.
         of_helper: Settings that only hybrid SAC's helper uses; a run that changes one says so.
-        check: (settings, run) -> one sentence for each problem.
     """
 
     name: str
@@ -48,13 +47,18 @@ class Method:
     quick: Mapping[str, object] = field(default_factory=dict)
     robust: Mapping[str, object] | None = None
     defaults: Mapping[str, object] = field(default_factory=dict)
+    fixed: Mapping[str, object] = field(default_factory=dict)
     of_helper: tuple[str, ...] = ()
-    check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
 
     @property
     def is_population(self) -> bool:
         """Whether the method trains a population of policies and keeps an archive, without a replay."""
         return self.make is None
+
+    @property
+    def has_priorities(self) -> bool:
+        """Whether batches are drawn by priority: then each step has one update, and the replay any capacity."""
+        return "updates_per_step" in self.fixed
 
 
 _QUICK_NETS: dict[str, object] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
@@ -134,7 +138,6 @@ _TABLE = (
         hybrid_sac.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE, "switch_after": 10_000},
         of_helper=hybrid_sac.OF_HELPER,
-        check=hybrid_sac.check,
     ),
     Method(
         "cnder",
@@ -142,6 +145,7 @@ _TABLE = (
         cnder.CnDerConfig,
         cnder.make,
         quick={**_QUICK_NETS, "replay_capacity": 20_000},
+        fixed={"updates_per_step": 1},
     ),
     Method(
         "envelope",
@@ -150,7 +154,7 @@ _TABLE = (
         envelope.make,
         quick={"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
         defaults={"random_steps": 1_000},  # its authors start to learn as soon as there is a batch
-        check=envelope.check,
+        fixed={"updates_per_step": 1, "random_noise": "white"},  # it explores by random bins (epsilon-greedy)
     ),
     Method(
         "pgmorl",

@@ -178,21 +178,6 @@ RETIRED: dict[str, object] = {
 """Retired settings -> the value that describes every run now. docs/studies.md says what other values did."""
 
 
-@runtime_checkable
-class RunSettings(Protocol):
-    """The settings of a run that its method may read."""
-
-    @property
-    def algo(self) -> str: ...
-    @property
-    def domain_id(self) -> str:
-        """Short name of a built-in domain; for any other environment its domain as text."""
-        ...
-
-    @property
-    def random_noise(self) -> str: ...
-
-
 class _Field(NamedTuple):
     """A field: its type, its rules and marks (`metadata`), and its default."""
 
@@ -347,24 +332,33 @@ def marked(part: Settings, mark: Mark) -> dict[str, object]:
     return {name: getattr(one, name) for one, name, field in fields if mark in field.metadata}
 
 
-def flat(settings: Settings | Mapping[str, object]) -> dict[str, Any]:
-    """Return name -> value of settings, live or saved, and of their parts; no two parts share a name."""
-    is_saved = isinstance(settings, Mapping)
+def flat(settings: Settings) -> dict[str, Any]:
+    """Return name -> value of the settings and of their parts; no two parts share a name."""
     found: dict[str, Any] = {}
-    own = (
-        settings if is_saved else {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    )
-    for name, value in own.items():
-        if isinstance(value, Mapping if is_saved else Settings) and value != {}:  # {} is a wrong value
-            found |= flat(value)
-        else:
-            found[name] = value
+    for name in names(settings):
+        value = getattr(settings, name)
+        found |= flat(value) if isinstance(value, Settings) else {name: value}
     return found
 
 
-def names(part: Settings) -> set[str]:
-    """Return the names of the part's own fields."""
-    return {field.name for field in dataclasses.fields(part)}
+def flat_saved(saved: Mapping[str, object]) -> dict[str, object]:
+    """Return name -> value of saved settings and of their parts.
+
+    Raises:
+        ValueError: A name appears twice.
+    """
+    found: dict[str, object] = {}
+    for name, value in saved.items():
+        own = flat_saved(value) if isinstance(value, Mapping) and value else {name: value}  # {} is a wrong value
+        if twice := sorted(found.keys() & own.keys()):
+            raise UserError(f"{twice[0]} appears twice in the configuration")
+        found |= own
+    return found
+
+
+def names(part: Settings) -> list[str]:
+    """List the names of the part's own fields."""
+    return [field.name for field in dataclasses.fields(part)]
 
 
 def change(part: Part, name: str, value: object) -> Part:
@@ -373,13 +367,16 @@ def change(part: Part, name: str, value: object) -> Part:
     Raises:
         ValueError: There is no such field; the message names the nearest ones.
     """
-    changed = _changed(part, name, value)
-    if changed is None:
-        known = names(part) | flat(part).keys()
-        near = " or ".join(suggestions(name, known))
-        hint = f"did you mean {near}?" if near else f"use one of: {', '.join(sorted(known))}"
-        raise UserError(f"unknown setting {name!r}; {hint}")
-    return changed
+    if name in names(part):
+        return replace(part, **{name: fit(part, name, value)})
+    for inner in names(part):
+        own = getattr(part, inner)
+        if isinstance(own, Settings) and any(name in names(one) for one in _parts(own)):
+            return replace(part, **{inner: change(own, name, value)})
+    known = {*names(part), *flat(part)}
+    near = " or ".join(suggestions(name, known))
+    hint = f"did you mean {near}?" if near else f"use one of: {', '.join(sorted(known))}"
+    raise UserError(f"unknown setting {name!r}; {hint}")
 
 
 def suggestions(name: str, known: Collection[str]) -> list[str]:
@@ -390,20 +387,9 @@ def suggestions(name: str, known: Collection[str]) -> list[str]:
     return like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
 
 
-def _changed(part: Part, name: str, value: object) -> Part | None:
-    if name in names(part):
-        return replace(part, **{name: fit(part, name, value)})
-    for inner in names(part):
-        own = getattr(part, inner)
-        changed = _changed(own, name, value) if isinstance(own, Settings) else None
-        if changed is not None:
-            return replace(part, **{inner: changed})
-    return None
-
-
 def _parts(part: Settings) -> list[Settings]:
     """List the settings, their parts, and the parts of these."""
-    inner = (getattr(part, name) for name in sorted(names(part)))
+    inner = (getattr(part, name) for name in names(part))
     return [part, *(one for value in inner if isinstance(value, Settings) for one in _parts(value))]
 
 
@@ -413,29 +399,13 @@ def filled(kind: Callable[..., Settings], saved: Mapping[str, object]) -> dict[s
     Missing settings are filled in. Retired settings with the value of `RETIRED` are left out. If all retired guards
     were on, `guards` is True. Unknown names and values of wrong types stay as they are.
     """
-    values = _flat_saved(kind, saved)
+    values = flat_saved(saved)
     guards = list(GUARDS.items()) if "num_snapshots" in values else list(GUARDS.items())[:4]
     if all(values.get(name, off) == on for name, (off, on) in guards):
         values = {name: value for name, value in values.items() if name not in GUARDS} | {"guards": True}
     found = _with_defaults(kind, values)
     is_gone = lambda name: name not in found and name in RETIRED and RETIRED[name] in (values[name], ANY_VALUE)
     return found | {name: value for name, value in values.items() if not is_gone(name)}
-
-
-def _flat_saved(kind: Callable[..., Settings], saved: Mapping[str, object]) -> dict[str, object]:
-    """Return name -> value of saved settings, those of the parts of `kind` included.
-
-    Raises:
-        ValueError: If a name appears twice.
-    """
-    found: dict[str, object] = {}
-    for name, value in saved.items():
-        part = field.part if (field := _fields(kind).get(name)) is not None else None
-        own = _flat_saved(part, value) if part is not None and isinstance(value, Mapping) and value else {name: value}
-        if twice := sorted(found.keys() & own.keys()):
-            raise UserError(f"{twice[0]} appears twice in the configuration")
-        found |= own
-    return found
 
 
 def _with_defaults(kind: Callable[..., Settings], values: Mapping[str, object]) -> dict[str, object]:

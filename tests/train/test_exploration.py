@@ -40,7 +40,7 @@ def test_a_restored_run_goes_on_in_the_middle_of_a_sequence(num_threads: int):
 @pytest.mark.parametrize(
     ("algo", "changes", "complaint"),
     [
-        ("envelope", {"random_noise": "ar1"}, "random_noise must be white, got ar1: envelope explores by random bins"),
+        ("envelope", {"random_noise": "ar1"}, "random_noise must be white for envelope, got ar1"),
         ("pgmorl", {"random_noise": "ar1"}, "random_noise must be left out, got ar1: pgmorl has no replay"),
     ],
 )

@@ -15,6 +15,7 @@ from qpensieve.algos.hybrid_sac import CASES
 from qpensieve.config import (
     RunConfig,
     check,
+    check_fits,
     default_config,
     from_dict,
     override,
@@ -247,4 +248,4 @@ class TestConfig:
         with pytest.raises(
             ValueError, match="preferences must be given for Hopper2d: the paper's figure has them for DST2d"
         ):
-            check(default_config("Hopper2d", "hybrid-sac"))
+            check_fits(default_config("Hopper2d", "hybrid-sac"))

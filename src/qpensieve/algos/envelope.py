@@ -42,7 +42,6 @@ from qpensieve.settings import (
     NOT_NEGATIVE,
     OPEN_SHARE,
     STEP_SHARE,
-    RunSettings,
     Since,
     above,
     at_least,
@@ -151,14 +150,6 @@ AUTHORS: dict[str, Any] = {
 }
 """The authors' settings where the defaults differ. Their released code also has `envelope=False`. Their replay holds
 4000 transitions."""
-
-
-def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:
-    """Return a sentence if random actions are correlated: exploration draws random bins instead."""
-    del cfg
-    if run.random_noise == "white":
-        return []
-    return [f"random_noise must be white, got {run.random_noise}: envelope explores by random bins (epsilon-greedy)"]
 
 
 LEAST_SPREAD = 0.01

@@ -26,7 +26,7 @@ from qpensieve.learning.interface import Algorithm, Info, Transition, UniformLea
 from qpensieve.learning.losses import sample_preferences
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.settings import NOT_NEGATIVE, RunSettings
+from qpensieve.settings import NOT_NEGATIVE
 from qpensieve.types import (
     Acting,
     Actions,
@@ -83,21 +83,6 @@ class HybridConfig:
     def single(self) -> SingleSacConfig:
         shared = {field.name: getattr(self.sac, field.name) for field in fields(mosac.NetworkConfig)}
         return SingleSacConfig(**shared, preferences=self.preferences)
-
-
-def cases(cfg: HybridConfig, domain_id: str) -> tuple[str, ...]:
-    """Return the given preferences, or those of the paper's figure for the domain."""
-    return cfg.preferences or CASES.get(domain_id, ())
-
-
-def check(cfg: HybridConfig, run: RunSettings) -> list[str]:
-    """Return a sentence if no preferences are given and the domain is not in the paper's figure."""
-    return [] if cases(cfg, run.domain_id) else [_missing(run.domain_id)]
-
-
-def _missing(domain_id: str) -> str:
-    shown = " and ".join(CASES)
-    return f"preferences must be given for {domain_id}: the paper's figure has them for {shown} only; use --preferences"
 
 
 class State(eqx.Module):
@@ -218,9 +203,12 @@ def both_acting(cfg: HybridConfig, spec: EnvSpec) -> Acting:
 
 
 def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
-    words = cases(cfg, spec.id)
+    words = cfg.preferences or CASES.get(spec.id, ())
     if not words:
-        raise UserError(_missing(spec.id))
+        shown = " and ".join(CASES)
+        raise UserError(
+            f"preferences must be given for {spec.id}: the paper's figure has them for {shown} only; use --preferences"
+        )
     return Algorithm(
         init=partial(init, cfg, spec),
         actor=lambda state: (state.own.actor, state.helper.sac.actor),
