@@ -8,7 +8,6 @@ import pytest
 from qpensieve.envs import DOMAINS, LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.deep_sea import BoatSimulator
 from qpensieve.envs.registry import DISCRETE
-from qpensieve.envs.simulator import check_options
 from qpensieve.types import Step
 from tests.probes import WALK_LENGTH, WALK_LIMIT
 
@@ -259,4 +258,4 @@ def test_impossible_options_are_refused(name: str, value: object):
     options = LaneOptions()
     object.__setattr__(options, name, value)  # in the tests the annotations would refuse some of these first
     with pytest.raises(ValueError, match=f"^{name} must"):
-        check_options(options)
+        options.__post_init__()

@@ -12,7 +12,7 @@ from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
 from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 from gymnasium.envs.mujoco.walker2d_v4 import Walker2dEnv
 
-from qpensieve.envs import LaneOptions, Lanes, make_lanes
+from qpensieve.envs import LaneOptions, Lanes, Simulator, make_lanes
 from qpensieve.envs.mujoco import Body, is_ant_healthy, is_hopper_healthy, is_walker_healthy, quiet_mujoco
 
 NUM_STATES, NUM_LANES = {"Hopper3d": 40, "Hopper5d": 40, "Ant3d": 40}, 4
@@ -75,6 +75,13 @@ def test_one_step_from_visited_states_equals_gymnasiums(domain: str):
     assert ends > 0 or domain not in ("Hopper2d", "Walker2d")
 
 
+def set_pose(simulator: Simulator, lane: int, qpos: np.ndarray, qvel: np.ndarray) -> None:
+    """Put a lane into a position and velocity."""
+    state, posture = simulator.state(), np.concatenate([qpos, qvel])
+    state["physics"][lane, 1 : 1 + len(posture)] = posture  # the clock comes first
+    simulator.restore(state)
+
+
 @pytest.mark.parametrize(("domain", "height"), [("Ant3d", 1.2), ("Walker2d", 0.75)])
 def test_leaving_the_healthy_range_terminates_as_in_gymnasium(domain: str, height: float):
     env = _gymnasium_env(domain)
@@ -82,7 +89,7 @@ def test_leaving_the_healthy_range_terminates_as_in_gymnasium(domain: str, heigh
     lanes.reset()
     qpos = env.init_qpos.copy()
     qpos[2 if domain == "Ant3d" else 1] = height
-    lanes.simulator.set_pose(np.array([0]), qpos[None], np.zeros((1, env.model.nv)))  # pyright: ignore
+    set_pose(lanes.simulator, 0, qpos, np.zeros(env.model.nv))
     env.reset()
     env.set_state(qpos, np.zeros(env.model.nv))
     action = np.zeros(lanes.spec.action_size, np.float32)
@@ -156,7 +163,7 @@ def test_actions_are_clipped_before_physics_and_before_costs():
     np.testing.assert_array_equal(a.last_obs, b.last_obs)
     np.testing.assert_array_equal(a.reward, b.reward)
     assert b.reward[0, 1] == -4.5
-    near.simulator.set_pose(np.array([0]), np.array([[0.0, 1.25, 0, 0, 0, 0]]), np.full((1, 6), -50.0))  # pyright: ignore
+    set_pose(near.simulator, 0, np.array([0.0, 1.25, 0, 0, 0, 0]), np.full(6, -50.0))
     assert (near.simulator.observe(slice(None))[0, 5:] == -10.0).all()  # so are observed velocities
 
 
@@ -190,9 +197,8 @@ def test_diverged_physics_is_an_error_with_lane_and_step_and_leaves_no_log(
     still = np.zeros((4, lanes.spec.action_size))
     lanes.step(still)
     lanes.running[0] = False  # so that rows of the simulator are not lane numbers
-    physics = lanes.state()["simulator/physics"][[2]]
-    nq = physics.shape[1] // 2
-    lanes.simulator.set_pose(np.array([2]), physics[:, 1 : 1 + nq], np.full((1, lanes.simulator._nv), 1e9))  # pyright: ignore
+    nq, nv = lanes.simulator._nq, lanes.simulator._nv  # pyright: ignore
+    set_pose(lanes.simulator, 2, lanes.state()["simulator/physics"][2, 1 : 1 + nq], np.full(nv, 1e9))
     before = lanes.state()
     with pytest.raises(
         FloatingPointError, match=rf"{domain}: the physics diverged .* in lane 12 at step 2 of episode 0"

@@ -21,7 +21,6 @@ from qpensieve.envs.simulator import (
     SimulationDivergedError,
     Simulator,
     State,
-    check_options,
 )
 from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike
@@ -63,7 +62,6 @@ class Lanes:
         seed: int | Sequence[int],
         options: LaneOptions = DEFAULT_OPTIONS,
     ):
-        check_options(options)
         self.simulator = simulator
         self.spec = simulator.spec
         self.num_lanes = num_lanes
@@ -84,8 +82,6 @@ class Lanes:
 
     def reseed(self, seed: int | Sequence[int]) -> None:
         """Give the lanes new seeds (ValueError if they do not fit); the next `reset` starts their first episodes."""
-        if self.num_lanes < 1:
-            raise ValueError(f"num_lanes must be at least 1, got {self.num_lanes}")
         self._stream_numbers = np.zeros(self.num_lanes, np.int64)
         if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
             self._stream_numbers += self._options.first_lane + np.arange(self.num_lanes)

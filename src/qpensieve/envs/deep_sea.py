@@ -45,18 +45,6 @@ CELLS = _cells()
 """Content of each cell: the value of a treasure, ROCK, or 0 for water."""
 
 
-def _moves_on_grid() -> tuple[Float64[np.ndarray, "11 11 4 2"], Float64[np.ndarray, "11 11 4"]]:
-    cells = np.indices((SIZE, SIZE)).transpose(1, 2, 0)[:, :, None]
-    moved = np.clip(cells + MOVES, 0, SIZE - 1)
-    is_rock = CELLS[moved[..., 0], moved[..., 1]] == ROCK
-    reached = np.where(is_rock[..., None], cells, moved)
-    return reached.astype(np.float64), CELLS[reached[..., 0], reached[..., 1]]
-
-
-REACHED, FOUND = _moves_on_grid()
-"""Cell that an action leads to on the grid and the treasure in it, by (row, column, action)."""
-
-
 @dataclass(frozen=True)
 class Ceilings:
     """The highest possible scores.
@@ -200,9 +188,10 @@ class GridBoatSimulator(BoatSimulator):
         self, before: Float64[np.ndarray, "n 2"], actions: Float64[np.ndarray, "n 1"]
     ) -> tuple[Float64[np.ndarray, "n 2"], Float64[np.ndarray, " n"]]:
         """Return cells after a move and their treasures; a move against rock or an edge costs its step and stays."""
-        row, column = before.T.astype(np.int64)
-        choice = row, column, actions[:, 0].astype(np.int64)
-        return REACHED[choice], FOUND[choice]
+        moved = np.clip(before + MOVES[actions[:, 0].astype(np.int64)], 0, SIZE - 1)
+        is_rock = find(moved + self.centre, self.is_round) == ROCK
+        cells = np.where(is_rock[:, None], before, moved)
+        return cells, find(cells + self.centre, self.is_round)
 
 
 def find_treasures(

@@ -293,11 +293,6 @@ class MujocoSimulator:
         """Make one control step from given physics states, without rewards; benchmarks compare with it."""
         return self._workers.run(state, actions)
 
-    def set_pose(self, lanes: Int[np.ndarray, " lanes"], qpos: Qpos, qvel: Qvel) -> None:
-        """Put lanes into given positions and velocities (for tests and probes)."""
-        self._state[lanes, 1 : 1 + self._nq] = qpos
-        self._state[lanes, 1 + self._nq : 1 + self._nq + self._nv] = qvel
-
     def scene(self) -> BodyScene:
         """Return all geoms of the model."""
         model = self._model

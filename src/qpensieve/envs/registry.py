@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from qpensieve.envs import deep_sea, gym_lanes, info_objectives, mujoco
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
+from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator
 from qpensieve.envs.sources import EnvSource, name_of, unknown
 from qpensieve.errors import UserError
 from qpensieve.gym_ids import NAMESPACE, gym_id
@@ -175,7 +175,6 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
     """The body behind `make_lanes`."""
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
-    check_options(options)
     known = find_domain(domain) if isinstance(domain, str) else None
     if options.contact_forces and not (known and known.has_contact_forces):
         raise UserError(f"contact_forces must be False for {name_of(domain)}: only Ant2d and Ant3d have contact forces")

@@ -25,6 +25,15 @@ State = dict[str, np.ndarray]
 ALL_LANES = slice(None)
 
 
+def allowed_threads(num_threads: int | None) -> int:
+    """Return `num_threads`; None: the number of cores that this process may use. ValueError below 1."""
+    if num_threads is None:
+        return available_cores()
+    if num_threads < 1:
+        raise ValueError(f"num_threads must be at least 1, got {num_threads}")
+    return num_threads
+
+
 @dataclass(frozen=True)
 class LaneOptions:
     """How lanes run. Only `contact_forces` and `time_limit` change the environment itself.
@@ -52,28 +61,17 @@ class LaneOptions:
     time_limit: bool = True
     is_drawn: bool = False
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.dtype, type | np.dtype) and np.issubdtype(self.dtype, np.floating)):
+            raise ValueError(f"dtype must be a floating type such as numpy.float32, got {self.dtype!r}")
+        if self.first_lane < 0:
+            raise ValueError(f"first_lane must not be negative, got {self.first_lane}")
+        if self.num_workers < 0:
+            raise ValueError(f"num_workers must not be negative, got {self.num_workers}")
+        allowed_threads(self.num_threads)
+
 
 DEFAULT_OPTIONS = LaneOptions()
-
-
-def check_options(options: LaneOptions) -> None:
-    """Raise ValueError for an option that is never valid."""
-    if not (isinstance(options.dtype, type | np.dtype) and np.issubdtype(options.dtype, np.floating)):
-        raise ValueError(f"dtype must be a floating type such as numpy.float32, got {options.dtype!r}")
-    if options.first_lane < 0:
-        raise ValueError(f"first_lane must not be negative, got {options.first_lane}")
-    if options.num_workers < 0:
-        raise ValueError(f"num_workers must not be negative, got {options.num_workers}")
-    allowed_threads(options.num_threads)
-
-
-def allowed_threads(num_threads: int | None) -> int:
-    """Return `num_threads`; None: the number of cores that this process may use. ValueError below 1."""
-    if num_threads is None:
-        return available_cores()
-    if num_threads < 1:
-        raise ValueError(f"num_threads must be at least 1, got {num_threads}")
-    return num_threads
 
 
 class SimulationDivergedError(ArithmeticError):

@@ -6,6 +6,7 @@ actions come in sequences of about a thousand steps, which are cut into blocks.
 
 import math
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -60,6 +61,8 @@ def _sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSeque
 
 SEQUENCE = 1000
 """Steps of a sequence, up to whole blocks: an episode of most domains, and 20 blocks of the default length."""
+KEPT_SEQUENCES = 512
+"""Sequences that stay in memory, for their later blocks; about 16 MB."""
 
 
 class LaneNoise:
@@ -78,8 +81,7 @@ class LaneNoise:
             behaviour.random_correlation is None or (lane % behaviour.num_lanes < behaviour.num_white_lanes)
         )
         self._lanes = [(seed, is_white(lane)) for lane, seed in enumerate(seeds)]
-        self._acting, self._block = behaviour.acting, block
-        self._correlated = CorrelatedActions(behaviour, block)
+        self._behaviour, self._acting, self._block = behaviour, behaviour.acting, block
 
     def draw(self, number: int, is_random: bool) -> Float32[np.ndarray, "lane K c"]:
         """Return the noise of block `number`: random actions, or the policies' exploration noise."""
@@ -91,31 +93,25 @@ class LaneNoise:
             return self._acting.draw_noise(generator(seed, Purpose.NOISE, number), self._block)
         if is_white:
             return self._acting.draw_actions(generator(seed, Purpose.RANDOM_ACTION, number), self._block)
-        return self._correlated.draw(seed, number)
+        return correlated_actions(self._behaviour, seed, number, self._block)
 
 
-class CorrelatedActions:
-    """Random actions that are correlated in time. The newest sequence of each seed is kept to save time only."""
+def correlated_actions(behaviour: Behaviour, seed: int, number: int, block: int) -> Float32[np.ndarray, "K c"]:
+    """Return the random actions of block `number`, correlated in time: a part of a longer sequence."""
+    assert behaviour.random_correlation is not None
+    assert not behaviour.acting.is_discrete, "the run's settings were not checked"
+    num_blocks = max(1, SEQUENCE // block)
+    which, place = divmod(number, num_blocks)
+    size = (num_blocks * block, behaviour.acting.action_size)
+    return _correlated_sequence(behaviour.random_correlation, size, seed, which)[place * block : (place + 1) * block]
 
-    def __init__(self, behaviour: Behaviour, block: int):
-        self._acting, self._block, self._correlation = behaviour.acting, block, behaviour.random_correlation
-        self._num_blocks = max(1, SEQUENCE // block)
-        self._newest: dict[int, tuple[int, Float32[np.ndarray, "num c"]]] = {}
 
-    def draw(self, seed: int, number: int) -> Float32[np.ndarray, "K c"]:
-        """Return the actions of block `number`."""
-        which, place = divmod(number, self._num_blocks)
-        kept = self._newest.get(seed)
-        if kept is None or kept[0] != which:
-            kept = self._newest[seed] = (which, self._sequence(seed, which))
-        return kept[1][place * self._block : (place + 1) * self._block]
-
-    def _sequence(self, seed: int, which: int) -> Float32[np.ndarray, "num c"]:
-        assert self._correlation is not None
-        assert not self._acting.is_discrete, "the run's settings were not checked"
-        size = (self._num_blocks * self._block, self._acting.action_size)
-        white = generator(seed, Purpose.RANDOM_SEQUENCE, which).standard_normal(size)
-        return uniform(ar1(white, self._correlation)).astype(np.float32)
+@lru_cache(maxsize=KEPT_SEQUENCES)
+def _correlated_sequence(
+    correlation: float, size: tuple[int, int], seed: int, which: int
+) -> Float32[np.ndarray, "num c"]:
+    white = generator(seed, Purpose.RANDOM_SEQUENCE, which).standard_normal(size)
+    return uniform(ar1(white, correlation)).astype(np.float32)
 
 
 def ar1(white: Float64[np.ndarray, "num c"], correlation: float) -> Float64[np.ndarray, "num c"]:
