@@ -10,18 +10,18 @@ NAMES = (
     *("DST2d", "LunarLander4d", "LunarLander5d", "HalfCheetah2d", "Hopper2d", "Hopper3d", "Hopper5d", "Walker2d"),
     *("Ant2d", "Ant3d"),
 )
-"""The domains; `envs/registry.py` describes them."""
+"""The ten domains; `envs/registry.py` describes them."""
 GRIDS = ("DeepSeaTreasure",)
-"""Environments with discrete actions; they have no Gymnasium id."""
+"""Domains with discrete actions; they have no Gymnasium id."""
 
 
 def gym_id(name: str) -> str:
-    """The Gymnasium id of a domain."""
+    """Return the Gymnasium id of a domain."""
     return f"{NAMESPACE}/{name}-v0"
 
 
 class Metadata(Mapping[str, object]):
-    """Objectives and reference point of a domain, looked up in the table of domains when they are read."""
+    """Objectives and reference point of a domain. They are read late, because the table of domains imports MuJoCo."""
 
     def __init__(self, name: str):
         self.name = name
@@ -41,11 +41,11 @@ class Metadata(Mapping[str, object]):
 
 
 def register() -> None:
-    """Register the ids, with objectives and reference point in their spec's metadata."""
+    """Register the ids with Gymnasium; the metadata of a spec has objectives and reference point."""
     for name in NAMES:
         if gym_id(name) in gymnasium.registry:
             continue
-        # Gymnasium's passive checker warns about every reward that is not a single number; the lanes check instead.
+        # Gymnasium's checker warns about every reward that is not a single number; the lanes check instead.
         gymnasium.register(
             gym_id(name),
             entry_point="qpensieve.envs.as_gymnasium:LaneEnv",

@@ -1,4 +1,4 @@
-"""The ten domains as Gymnasium environments and vector environments: thin shells over lanes (reverse: `gym_lanes`)."""
+"""The ten domains as Gymnasium environments and vector environments, built on lanes."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from qpensieve.errors import UserError
 class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """One lane of a domain with Gymnasium's interface and a vector reward.
 
-    `reset(seed=s)` starts the first episode of lane 0 of `make_lanes(domain, n, seed=s)`; every further `reset()`
-    starts the next one of that lane.
+    `reset(seed=s)` starts the first episode of lane 0 of `make_lanes(domain, n, seed=s)`. Each further `reset()` starts
+    the next episode of that lane.
 
     Args:
         domain: Name of the domain.
@@ -50,7 +50,7 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.reward_dim = spec.num_objectives
         if row.exact is not None:
             self.pareto_front = row.exact.discounted
-            """Front of returns discounted by `gamma`, as MO-Gymnasium's; absent where the front is not known."""
+            """`pareto_front(gamma)`: the front of discounted returns, as in MO-Gymnasium; only where it is known."""
 
     @property
     def spec(self) -> GymSpec | None:
@@ -60,7 +60,7 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def spec(self, value: GymSpec | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         if value is not None:
             value.metadata = self.metadata  # pyright: ignore[reportAttributeAccessIssue]
-            # Shown, not registered: Gymnasium would add a TimeLimit, which marks a goal reached on the last step
+            # Set here, not registered: Gymnasium would add a TimeLimit, which marks a goal reached on the last step
             # as truncated and as terminated.
             value.max_episode_steps = self._lane.spec.max_steps
         self._spec = value
@@ -99,8 +99,8 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 class LaneVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """Many lanes of a domain, stepped together, with Gymnasium's vector interface and vector rewards.
 
-    Environment i after `reset(seed=s)` is a `LaneEnv` after `reset(seed=s + i)`. The step after the end of its episode
-    ignores its action, pays nothing and starts its next episode (`AutoresetMode.NEXT_STEP`).
+    After `reset(seed=s)`, environment i equals a `LaneEnv` after `reset(seed=s + i)`. The step after the end of an
+    episode ignores the action, pays nothing and starts the next episode (`AutoresetMode.NEXT_STEP`).
 
     Args:
         domain: Name of the domain.

@@ -1,10 +1,10 @@
 """Lanes: n independent episodes of one environment, stepped together, arrays in and arrays out.
 
-`Lanes` owns what all environments share: the random stream of each lane, automatic resets, the time limit, checks of
-inputs and outputs, and saving. A `Simulator` owns one body: its state, its physics, its rewards.
+`Lanes` does what all environments share: random streams, automatic resets, the time limit, checks and saving. A
+`Simulator` has the state, the physics and the rewards of one body.
 
-The stream of an episode is derived from (seed, stream number, episode number) alone. So lane i behaves the same
-whatever n is, and a saved state needs no generator: the counters are enough.
+The stream of an episode depends on (seed, stream number, episode number) alone. So lane i does not depend on n, and a
+saved state has counters instead of generators.
 """
 
 import warnings
@@ -29,10 +29,10 @@ from qpensieve.types import Step
 STATE_VERSION = 1
 
 SURELY_FINITE = 1e30
-"""A sum of squares below this has no summand near the end of float32."""
+"""If a sum of squares is below this, every summand is finite as float32."""
 
 LANE_SEED_LIMIT = 2**63
-"""Seeds are kept as int64."""
+"""Seeds are stored as int64."""
 
 SIMULATOR_PREFIX = "simulator/"
 """Prefix of the names of the simulator's arrays in a saved state."""
@@ -40,8 +40,7 @@ SIMULATOR_PREFIX = "simulator/"
 SHORT_EPISODES, FULL_EPISODES = 2, 10
 """Episodes per preference of periodic evaluations and of the full protocol."""
 MAX_EVAL_STEPS = 10_000
-"""Steps after which an evaluation no longer waits for the end of an episode; episodes of the ten domains have at most
-2000."""
+"""Steps after which an evaluation cuts an episode. Episodes of the ten domains have at most 2000 steps."""
 
 
 class Lanes:
@@ -50,8 +49,8 @@ class Lanes:
     Args:
         simulator: The body to step, made for n lanes.
         num_lanes: Number of lanes.
-        seed: One seed for all lanes, or one seed per lane. With one for all, lane i uses stream `first_lane` + i of the
-            seed; with one per lane, each lane uses stream 0 of its own.
+        seed: One seed for all lanes, or one seed per lane. If all lanes share a seed, lane i uses its stream
+            `first_lane` + i. Otherwise each lane uses stream 0 of its own seed.
         options: `Lanes` uses `autoreset`, `dtype`, `first_lane` and `time_limit`.
     """
 
@@ -81,7 +80,7 @@ class Lanes:
         return self._obs.copy()
 
     def reseed(self, seed: int | Sequence[int]) -> None:
-        """Give the lanes new seeds (ValueError if they do not fit); the next `reset` starts their first episodes."""
+        """Give the lanes new seeds; the next `reset` starts the first episodes. ValueError if the seeds do not fit."""
         self._stream_numbers = np.zeros(self.num_lanes, np.int64)
         if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
             self._stream_numbers += self._options.first_lane + np.arange(self.num_lanes)
@@ -113,7 +112,7 @@ class Lanes:
         clipped = self._checked_actions(actions)
         if lanes is not ALL_LANES:
             clipped = clipped[lanes]
-        if len(clipped) == 0:  # every lane rests
+        if len(clipped) == 0:  # all lanes rest
             return self._collect(lanes, np.zeros((0, self.spec.num_objectives)), np.zeros(0, bool), np.zeros(0, bool))
         try:
             reward, terminated, cut = self.simulator.advance(lanes, clipped)
@@ -142,13 +141,13 @@ class Lanes:
         return step
 
     def rest(self, lanes: ArrayLike) -> None:
-        """Let `lanes` (numbers or a mask) rest until their next `reset`; RuntimeError where lanes reset themselves."""
+        """Let `lanes` (numbers or a mask) rest until their next `reset`; RuntimeError if `autoreset` is on."""
         if self._options.autoreset:
             raise RuntimeError(f"{self.spec.id}: lanes that reset themselves cannot rest: use autoreset=False")
         self.running[_lane_numbers(lanes, self.num_lanes)] = False
 
     def state(self) -> State:
-        """Return named arrays with everything that `restore` needs to continue bit for bit."""
+        """Return named arrays from which `restore` continues bit for bit."""
         own = {
             "version": np.array(STATE_VERSION),
             "id": np.array(self.spec.id),
@@ -164,8 +163,8 @@ class Lanes:
     def restore(self, state: State) -> None:
         """Continue from a saved `state` of the same domain and number of lanes.
 
-        A state that does not fit raises ValueError before anything changes. A lane that does not reach its saved
-        observation gives a warning.
+        A state that does not fit raises ValueError before anything changes. If a lane does not reach its saved
+        observation, a warning says so.
         """
         self.check_state(state)
         prefix = SIMULATOR_PREFIX
@@ -241,7 +240,7 @@ class Lanes:
         obs = self.simulator.observe(lanes)
         if _is_surely_finite(obs):
             return obs
-        # The cast comes first: a finite float64 may be infinite as float32.
+        # Cast before the check, because a finite float64 may be infinite as float32.
         with np.errstate(over="ignore"):
             obs = obs.astype(self._options.dtype, copy=False)
         self._check_finite("observation", obs, lanes)
@@ -260,7 +259,7 @@ class Lanes:
         raise FloatingPointError(f"{self.spec.id}: {what}[{column}] is {value}{too_large} {where}")
 
     def _where(self, lane: int, ahead: int) -> str:
-        """Return lane, step and episode in words; `ahead` is 1 where the step is not counted yet."""
+        """Return lane, step and episode in words; `ahead` is 1 if the step is not counted yet."""
         step, episode = int(self.elapsed[lane]) + ahead, int(self.episodes[lane])
         return f"in lane {self._options.first_lane + lane} at step {step} of episode {episode}"
 
@@ -321,7 +320,7 @@ def play(
         obs = step.obs
         if not lanes.running.any():
             return total
-    # The same words every time, so that Python shows them once.
+    # The text has no numbers of the episode, so that Python shows the warning once.
     warnings.warn(
         f"{lanes.spec.id}: an episode of an evaluation did not end within {max_steps} steps, so its return so far "
         "counts; give the environment a time limit (gymnasium.wrappers.TimeLimit) or set max_eval_steps",
@@ -331,7 +330,7 @@ def play(
 
 
 def _is_surely_finite(values: np.ndarray) -> bool:
-    """Return True if one fast check shows that all numbers are finite, also as float32. False: they may still be."""
+    """Return True if a fast check shows that all numbers are finite, also as float32. False: the check is not sure."""
     return bool(np.vdot(values, values) < SURELY_FINITE)
 
 

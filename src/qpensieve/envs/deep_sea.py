@@ -23,13 +23,13 @@ DEPTHS = (1, 2, 3, 4, 4, 4, 7, 7, 9, 10)
 """Row of each column's treasure; below it is rock. The last column of the map is open water."""
 ROCK = -10.0
 RADIUS = 0.5
-"""A boat touches a treasure within this distance of its centre; rocks are squares."""
+"""Radius of a treasure that is a disc."""
 MOVES = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
-"""Shifts of the actions up, down, left and right on the grid."""
+"""Moves on the grid: up, down, left, right."""
 BOAT_RADIUS = 0.2
-"""Radius of the boat in pictures; to the map it is a point."""
+"""Radius of the boat in pictures; on the map the boat is a point."""
 TOLERANCE = 1e-3
-"""Largest distance between a return and the value of its treasure; allows for float32 rounding."""
+"""Largest difference between a return and the value of its treasure, from float32 rounding."""
 PIXELS_PER_CELL = 40
 WATER_COLOUR, ROCK_COLOUR, BOAT_COLOUR = (70, 130, 180), (105, 105, 105), (200, 30, 30)
 
@@ -84,12 +84,12 @@ class ExactFront:
 
 _FRONT = ((0.7, -2), (8.2, -3), (11.5, -4), (15.1, -5), (16.1, -6), (20.3, -8), (22.4, -10), (23.7, -11))
 FRONT = ExactFront(np.array(_FRONT))
-"""Front of DST2d: (treasure, -fewest steps). `tests/oracles/deep_sea.py` finds it by search and proves the steps."""
+"""Front of DST2d: (treasure, -fewest steps), which `tests/oracles/deep_sea.py` finds by search."""
 FRONT.points.flags.writeable = False
 
 
 def find(position: Float64[np.ndarray, "*n 2"], is_round: bool = True) -> Float64[np.ndarray, "*n"]:
-    """Return the value that a boat at `position` touches, 0 for open water; treasures are discs or whole cells."""
+    """Return the value at each position: of a treasure (a disc or a whole cell), `ROCK`, or 0 for water."""
     cell = np.minimum(position.astype(np.int64), SIZE - 1)
     offset = np.abs(position - cell - 0.5)
     value = CELLS[cell[..., 0], cell[..., 1]]
@@ -104,7 +104,7 @@ class BoatSimulator:
 
     moments = 1
     is_round, centre = True, 0.0
-    """Whether treasures are discs, and the offset in its cell at which a boat is drawn."""
+    """Whether treasures are discs, and the boat's offset within its cell."""
 
     def __init__(self, spec: EnvSpec, num_lanes: int):
         self.spec = spec
@@ -173,21 +173,21 @@ class BoatSimulator:
     def _move(
         self, before: Float64[np.ndarray, "n 2"], actions: Float64[np.ndarray, "n 2"]
     ) -> tuple[Float64[np.ndarray, "n 2"], Float64[np.ndarray, " n"]]:
-        """Return positions after a move and what they touch; a move off the sea is ignored in that axis alone."""
+        """Return positions after a move and their values. An axis along which the boat would leave the map stays."""
         moved = before + actions
         position = np.where((moved >= 0.0) & (moved <= SIZE), moved, before)
         return position, find(position)
 
 
 class GridBoatSimulator(BoatSimulator):
-    """n boats on the grid, moved by action index. Objectives: the treasure's value at the end, and -1 a step."""
+    """n boats of DeepSeaTreasure, which move from cell to cell. Objectives as in DST2d."""
 
     is_round, centre = False, 0.5
 
     def _move(
         self, before: Float64[np.ndarray, "n 2"], actions: Float64[np.ndarray, "n 1"]
     ) -> tuple[Float64[np.ndarray, "n 2"], Float64[np.ndarray, " n"]]:
-        """Return cells after a move and their treasures; a move against rock or an edge costs its step and stays."""
+        """Return cells after a move and their values. A blocked move costs a step and changes nothing."""
         moved = np.clip(before + MOVES[actions[:, 0].astype(np.int64)], 0, SIZE - 1)
         is_rock = find(moved + self.centre, self.is_round) == ROCK
         cells = np.where(is_rock[:, None], before, moved)

@@ -1,7 +1,7 @@
-"""Pictures of MuJoCo: a plain orthographic view of a model in NumPy, and the OpenGL platform that works here.
+"""Pictures of MuJoCo models, drawn in NumPy, and the search for an OpenGL platform that works.
 
-MuJoCo's own renderer is used if the environment variable MUJOCO_GL names a platform (egl, osmesa, glfw). Servers and CI
-machines often have no OpenGL library, and a picture of the robot should not depend on one.
+Servers often have no OpenGL library, so pictures do not need one. MuJoCo's own renderer is used if the environment
+variable MUJOCO_GL names a platform (egl, osmesa, glfw).
 """
 
 import os
@@ -23,12 +23,15 @@ SIZE = 480
 VIEW_METRES = 4.0
 """Height and width of the part of the world that a picture shows, metres."""
 ELEVATION = np.deg2rad(12.0)
+_SIN, _COS = np.sin(ELEVATION), np.cos(ELEVATION)
+RIGHT, UP, AWAY = np.array([[1.0, 0.0, 0.0], [0.0, _SIN, _COS], [0.0, _COS, -_SIN]])
+"""Unit vectors to the right, up and away from a camera that looks along +y and a little down."""
 CAPSULE, SPHERE = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_SPHERE
 SKY, TILE_LIGHT, TILE_DARK = np.array([[214, 226, 240], [178, 190, 204], [158, 172, 190]], np.float64)
 
 VARIABLE = "MUJOCO_GL"
 SECONDS = 30.0
-"""Most seconds to wait for a platform; it starts faster even on a busy machine."""
+"""Longest wait for a platform; a platform that works starts faster, even on a busy machine."""
 TRY = """
 import importlib, sys
 import mujoco
@@ -36,7 +39,7 @@ context = importlib.import_module(f"mujoco.{sys.argv[1]}").GLContext(8, 8)
 context.make_current()
 mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), mujoco.mjtFontScale.mjFONTSCALE_100)
 """
-"""Program that fails, hangs or crashes if a platform does not work; so it runs in its own process."""
+"""Program that tries a platform. It may hang or crash, so it runs in its own process."""
 MISSING = (
     "MuJoCo finds no OpenGL: there is no display that works, nor EGL or OSMesa; install one of them "
     "(Debian: apt install libegl1, or libosmesa6)"
@@ -56,7 +59,7 @@ def draw_model(model: mujoco.MjModel, state: Float64[np.ndarray, " state"], stat
 
 @lru_cache(maxsize=4)
 def _opengl_renderer(model: mujoco.MjModel) -> Any | None:
-    """Return MuJoCo's renderer if the user named an OpenGL platform, else None: MuJoCo could abort the process."""
+    """Return MuJoCo's renderer if MUJOCO_GL is set, else None: without a platform MuJoCo could abort the process."""
     return mujoco.Renderer(model, SIZE, SIZE) if os.environ.get(VARIABLE) else None
 
 
@@ -69,30 +72,23 @@ def _draw_with_opengl(renderer: Any, data: mujoco.MjData) -> Image:
 
 
 def _draw_plainly(model: mujoco.MjModel, data: mujoco.MjData) -> Image:
-    right, up, away = _camera_axes()
     focus = np.array([data.subtree_com[1, 0], data.subtree_com[1, 1], 0.8])
     across, upward = _pixel_grid()
     picture = _floor(focus, across, upward)
-    depth = np.where(np.isin(model.geom_type, [CAPSULE, SPHERE]), (data.geom_xpos - focus) @ away, -np.inf)
+    depth = np.where(np.isin(model.geom_type, [CAPSULE, SPHERE]), (data.geom_xpos - focus) @ AWAY, -np.inf)
     for geom in np.argsort(-depth):
         if np.isneginf(depth[geom]):
             continue
         radius = model.geom_size[geom, 0]
         half = model.geom_size[geom, 1] if model.geom_type[geom] == CAPSULE else 0.0
         axis = data.geom_xmat[geom].reshape(3, 3)[:, 2] * half
-        ends = [(data.geom_xpos[geom] + sign * axis - focus) @ np.stack([right, up], axis=1) for sign in (-1, 1)]
+        ends = [(data.geom_xpos[geom] + sign * axis - focus) @ np.stack([RIGHT, UP], axis=1) for sign in (-1, 1)]
         box = _around(ends, radius)
         distance = _distance_to_segment(across[box], upward[box], ends[0], ends[1])
         inside = distance < radius
         shade = 0.55 + 0.45 * np.sqrt(np.maximum(0.0, 1.0 - (distance[inside] / radius) ** 2))
         picture[box][inside] = shade[:, None] * model.geom_rgba[geom, :3] * 255.0
     return np.clip(picture, 0, 255).astype(np.uint8)
-
-
-def _camera_axes() -> tuple[Float64[np.ndarray, "3"], Float64[np.ndarray, "3"], Float64[np.ndarray, "3"]]:
-    """Return unit vectors to the right, up and away from a camera that looks along +y and a little down."""
-    sin, cos = np.sin(ELEVATION), np.cos(ELEVATION)
-    return np.array([1.0, 0.0, 0.0]), np.array([0.0, sin, cos]), np.array([0.0, cos, -sin])
 
 
 def _around(ends: list[Float64[np.ndarray, "2"]], radius: float) -> tuple[slice, slice]:
@@ -114,10 +110,9 @@ def _floor(
     focus: Float64[np.ndarray, "3"], across: Float64[np.ndarray, "h w"], upward: Float64[np.ndarray, "h w"]
 ) -> Float64[np.ndarray, "h w 3"]:
     """Draw checkered ground where the line of sight meets z = 0 near the robot, and sky elsewhere."""
-    _, up, away = _camera_axes()
-    along = (focus[2] + upward * up[2]) / -away[2]
+    along = (focus[2] + upward * UP[2]) / -AWAY[2]
     x = focus[0] + across
-    y = focus[1] + upward * up[1] + along * away[1]
+    y = focus[1] + upward * UP[1] + along * AWAY[1]
     tiles = (np.floor(x) + np.floor(y)).astype(np.int64) % 2
     picture = np.where(tiles[..., None] == 0, TILE_LIGHT, TILE_DARK)
     picture[along > VIEW_METRES * 1.2] = SKY
@@ -139,9 +134,9 @@ def _distance_to_segment(
 
 @contextmanager
 def working_platform() -> Iterator[None]:
-    """Set MUJOCO_GL within the block to a platform that works, on Linux, unless the user has set it.
+    """On Linux, set MUJOCO_GL to a platform that works within the block, unless the user has set it.
 
-    Without a display, Gymnasium's choice would hang the process.
+    Without a display, the platform that Gymnasium chooses would hang the process.
 
     Raises:
         EnvError: No platform works.
@@ -162,7 +157,7 @@ def working_platform() -> Iterator[None]:
 
 @cache
 def find_platform(names: tuple[str, ...]) -> str | None:
-    """Return the first platform that works here; None if none does."""
+    """Return the first platform that works on this machine; None if no platform works."""
     return next(filter(_works, names), None)
 
 

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with a vector reward, run as lanes: its spaces as an `EnvSpec`, and its steps."""
+"""Lanes of any Gymnasium environment with a vector reward."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,9 +23,9 @@ from qpensieve.types import ActionBox, EnvSpec, Indices
 
 RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")
-"""What an environment returns."""
+"""Values that `reset` and `step` of an environment return."""
 MAX_OBSERVED = 20_000
-"""Most numbers of an observation."""
+"""Largest size of an observation."""
 MO_OBJECTIVES: dict[str, tuple[tuple[str, ...], float | None]] = {
     "mo-hopper": (("velocity", "height", "energy"), -100.0),
     "mo-halfcheetah": (("velocity", "energy"), -100.0),
@@ -35,25 +35,23 @@ MO_OBJECTIVES: dict[str, tuple[tuple[str, ...], float | None]] = {
     "mo-humanoid": (("velocity", "energy"), None),
     "mo-reacher": (("target_1", "target_2", "target_3", "target_4"), -50.0),
 }
-"""Beginning of an id of MO-Gymnasium -> its objectives, and the reference point's value for each of them.
+"""Beginning of an id of MO-Gymnasium -> its objectives, and the value of the reference point in each objective.
 
-Names are those of MO-Gymnasium's documentation; a version with fewer objectives has the first names. Reference points
-are those of morl-baselines' examples (walker2d and reacher: of experiments built on them); None: none is known.
+The names are from MO-Gymnasium's documentation. An environment with fewer objectives has the first names. The reference
+points are from the examples of morl-baselines, or from experiments built on them; None: unknown.
 """
 
 
 def make_simulator(
     source: EnvSource, num_lanes: int, num_workers: int = 0, first_lane: int = 0, is_drawn: bool = False
 ) -> Simulator:
-    """A `GymSimulator` of `source`, or a `SplitSimulator` that spreads its lanes over `num_workers` processes."""
-    name = name_of(source)
+    """Make the simulator of a foreign environment, in this process or spread over `num_workers` processes."""
+    name, factory = name_of(source), drawable(source) if is_drawn and num_workers == 0 else resolve(source)
     if num_workers == 0:
-        factory = drawable(source) if is_drawn else resolve(source)
         return GymSimulator(factory, num_lanes, name, first_lane)
-    factory = resolve(source)
     base = resolve(info_objectives.parts(source)[0]) if isinstance(source, str) else factory
     where = getattr(getattr(base, "func", base), "__module__", None)
-    if where == "__main__" or not can_be_sent(factory):  # another process does not know the script of this one
+    if where == "__main__" or not can_be_sent(factory):  # another process cannot import the script of this process
         raise UserError(
             f"{name}: the factory cannot be sent to worker processes; use a function at the top level of a module that "
             "can be imported (not of the script itself), or its name 'module:function'"
@@ -65,7 +63,11 @@ def make_simulator(
 class GymSimulator(ReplayedSimulator):
     """n environments of one factory, stepped one after the other.
 
-    `source_name` is its name in messages and in the spec. Messages count lanes from `first_lane`.
+    Args:
+        factory: Makes an environment at every call.
+        num_lanes: Number of environments.
+        source_name: Name of the environment in messages and in the spec.
+        first_lane: Number of the first lane in messages.
     """
 
     def __init__(self, factory: EnvFactory, num_lanes: int, source_name: str, first_lane: int = 0):
@@ -77,7 +79,7 @@ class GymSimulator(ReplayedSimulator):
             self.close()
             if isinstance(error, UserError | EnvError) or not isinstance(error, Exception):
                 raise
-            raise foreign_error(source_name, "in what it says of itself", error) from error
+            raise foreign_error(source_name, "when its spaces and metadata were read", error) from error
         super().__init__(spec, num_lanes)
         self._steps = [0] * num_lanes
         """Steps of each lane's episode."""
@@ -88,7 +90,7 @@ class GymSimulator(ReplayedSimulator):
         found = np.empty((len(lanes), self.spec.obs_size))
         for row, (lane, seed) in enumerate(zip(lanes.tolist(), seeds.tolist(), strict=True)):
             with self._explained(lane, f"reset with seed {seed}"):
-                obs, _ = _parts("reset()", self._envs[lane].reset(seed=seed), RESET)
+                obs, _ = _checked_parts("reset()", self._envs[lane].reset(seed=seed), RESET)
                 found[row] = self._encoded(obs)
             self._steps[lane] = 0
         return found
@@ -102,7 +104,7 @@ class GymSimulator(ReplayedSimulator):
             self._steps[lane] += 1
             with self._explained(lane, f"step {self._steps[lane]} of its episode"):
                 returned = self._envs[lane].step(self.spec.one_of(native, row))
-                obs, reward, terminated, truncated, _ = _parts("step()", returned, STEP)
+                obs, reward, terminated, truncated, _ = _checked_parts("step()", returned, STEP)
                 table[row, :size] = self._encoded(obs)
                 table[row, size:-2] = _floats("reward", reward, (num,))
                 table[row, -2:] = bool(terminated), bool(truncated)
@@ -113,7 +115,7 @@ class GymSimulator(ReplayedSimulator):
 
     @contextmanager
     def _explained(self, lane: int, moment: str) -> Iterator[None]:
-        """Name environment, lane and moment in an error."""
+        """Add the environment, the lane and the moment to an error."""
         try:
             yield
         except Exception as error:
@@ -121,7 +123,7 @@ class GymSimulator(ReplayedSimulator):
 
     @property
     def render_fps(self) -> float | None:
-        """Steps of a second in real time, where the environment says."""
+        """Steps of a second in real time. None: the environment does not say."""
         fps = (self._envs[0].metadata or {}).get("render_fps")
         return float(fps) if isinstance(fps, int | float) and 0.1 <= fps <= 1000 else None
 
@@ -142,7 +144,7 @@ class GymSimulator(ReplayedSimulator):
         for env in self._envs:
             try:
                 env.close()
-            except Exception as error:  # the others are closed all the same
+            except Exception as error:  # close the other environments too
                 errors.append(error)
         if errors:
             raise foreign_error(self.name, "when it was closed", errors[0]) from errors[0]
@@ -163,8 +165,8 @@ def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gy
     return envs
 
 
-def _parts(what: str, given: Any, names: tuple[str, ...]) -> Sequence[Any]:
-    """What a method returned, if it is as many parts as Gymnasium asks for; older versions of it asked for fewer."""
+def _checked_parts(what: str, given: Any, names: tuple[str, ...]) -> Sequence[Any]:
+    """Return what an environment's method returned, after checking the number of its values."""
     if isinstance(given, tuple | list) and len(given) == len(names):
         return given
     got = f"{len(given)} values" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
@@ -179,11 +181,14 @@ def _floats(what: str, values: Any, shape: tuple[int, ...] | None) -> Float64[np
 
 
 def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
-    """What qpensieve needs to know of `env`, from its spaces and `metadata`; ValueError if it cannot be used.
+    """Return the spec of an environment, from its spaces and `metadata`.
 
-    The number of objectives is the length of `reward_space` if there is one, else of the reward of one trial step.
-    A list or tuple `objectives`, or else `metadata["objectives"]`, names the objectives; `metadata["reference_point"]`
-    sets the hypervolume's reference. `MO_OBJECTIVES` knows both for robots of MO-Gymnasium.
+    The number of objectives is the length of `reward_space`, or else of the reward of one trial step. The attribute
+    `objectives`, or else `metadata["objectives"]`, names the objectives. `metadata["reference_point"]` is the reference
+    point. `MO_OBJECTIVES` has both for robots of MO-Gymnasium.
+
+    Raises:
+        ValueError: The environment cannot be used; the message says why.
     """
     observations, actions = _observations(env, source_name), _actions(env, source_name)
     spec = EnvSpec(id=source_name, objectives=(), reference=None, max_steps=None, **observations, **actions)
@@ -219,7 +224,7 @@ def _attribute(env: gymnasium.Env, name: str) -> Any:
 
 
 def _observations(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
-    """The fields of the spec that say what is observed."""
+    """Return the fields of the spec that describe observations."""
     space = getattr(env, "observation_space", None)
     indices = None
     if isinstance(space, Discrete):
@@ -243,7 +248,7 @@ def _observations(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
 
 
 def _actions(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
-    """The fields of the spec that say what is done."""
+    """Return the fields of the spec that describe actions."""
     space = getattr(env, "action_space", None)
     if isinstance(space, Discrete):
         return {"action_size": 1, "num_actions": int(space.n), "first_action": int(space.start)}
@@ -286,7 +291,7 @@ def _trial_step(env: gymnasium.Env, spec: EnvSpec) -> Sequence[Any]:
     try:
         env.reset(seed=0)
         action = spec.one_of(spec.native_actions(np.zeros((1, spec.action_size))), 0)
-        return _parts("step()", env.step(action), STEP)
+        return _checked_parts("step()", env.step(action), STEP)
     except UserError as error:
         raise UserError(f"{spec.id}: {error}") from error
     except Exception as error:
@@ -294,6 +299,6 @@ def _trial_step(env: gymnasium.Env, spec: EnvSpec) -> Sequence[Any]:
 
 
 def foreign_error(name: str, where: str, error: BaseException) -> EnvError:
-    """What to raise where an environment failed: names it, what to install if that is the reason, and the line."""
+    """Return the error of a failed environment: its name, and the package to install or the line that raised."""
     reason = needs_package(error) or f"{type(error).__name__}: {error}{place_of(error)}"
     return EnvError(f"{name}: the environment failed {where}: {reason}")

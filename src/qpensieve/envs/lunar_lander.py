@@ -1,8 +1,8 @@
 """LunarLander as lanes: Gymnasium builds each world, this module flies them.
 
-Box2D steps one world at a time, and training has a few lanes. So a step is plain arithmetic, lane by lane, with the
-same operations in the same order as Gymnasium's continuous LunarLander: both stay equal bit for bit. NumPy's calls over
-all lanes took longer than the physics.
+A step computes lane by lane in plain Python, with the same operations in the same order as Gymnasium's continuous
+LunarLander, so both have the same bits. Box2D steps one world at a time, and NumPy over all lanes took longer than the
+physics.
 """
 
 import math
@@ -37,13 +37,13 @@ HALF_HEIGHT = gym_lander.VIEWPORT_H / SCALE / 2
 MAIN_POWER, SIDE_POWER = gym_lander.MAIN_ENGINE_POWER, gym_lander.SIDE_ENGINE_POWER
 MAIN_OFFSET = gym_lander.MAIN_ENGINE_Y_LOCATION / SCALE
 SIDE_LEVER = 17
-"""Gymnasium's horizontal lever of the side engines, pixels; Gymnasium intends 14 but uses 17."""
+"""Horizontal lever of the side engines, pixels: 17 in Gymnasium's code, where 14 seems to be meant."""
 STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS = 1.0 / FPS, 180, 60
 RESULT = 100.0
 NOISE_BLOCK = 128
-"""Engine dispersions are drawn this many steps at a time."""
+"""Steps for which the dispersion of the engines is drawn at once."""
 MIN_LANES = 16
-"""Fewer lanes than this are not worth a process."""
+"""Least number of lanes for a process."""
 FLAG_HEIGHT = 50 / SCALE
 PUSH_SPEED = 3.0
 """Change of the lander's speed by a push."""
@@ -52,7 +52,7 @@ Flight = tuple[float | bool, ...]
 
 
 class _Craft:
-    """One world and its lander, looked up once per episode, with the numbers that the next step needs."""
+    """One world and its lander, with the numbers that the next step needs."""
 
     __slots__ = (
         *("_env", "_lander", "_left", "_right", "_push", "_step", "_pad_height", "engines"),

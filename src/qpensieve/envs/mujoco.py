@@ -1,8 +1,8 @@
-"""MuJoCo bodies as batches of lanes: physics by `mujoco.rollout` (C++ threads), everything else NumPy over arrays.
+"""MuJoCo robots as lanes: `mujoco.rollout` computes the physics in C++ threads, NumPy the rest.
 
-A body is a `Body` (`HOPPER`, ...); an objective variant is a function of a `Motion`. Model files, frame skip, reset
-noise, observation and health rules are those of Gymnasium's v4 environments; factors and order of objectives those of
-the authors' code (deviation D1: for HalfCheetah2d the paper prints another control cost).
+Model files, frame skip, reset noise, observations and health rules are those of Gymnasium's v4 environments. Factors
+and order of objectives are those of the authors' code (deviation D1: the paper prints another control cost for
+HalfCheetah2d).
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from qpensieve.types import EnvSpec
 
 FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 CHUNKS_PER_THREAD = 4
-"""Each thread gets its lanes in this many pieces: few enough to be cheap, enough to balance slow lanes."""
+"""Pieces of lanes for each thread. More pieces balance slow lanes, and each piece has a cost."""
 
 PUSH_SPEED = 1.0
 """Change of the torso's speed by a push, m/s."""
@@ -41,7 +41,7 @@ HOPPER_START_HEIGHT = 1.25
 """z0 of Hopper3d: the height of hopper.xml's initial pose, metres."""
 
 LANES_PER_THREAD = 4
-"""Least number of lanes per thread, unless `num_threads` is set: waking a thread takes as long as a few lanes."""
+"""Least number of lanes per thread, unless `num_threads` is set. Waking a thread takes as long as a few lanes."""
 
 Qpos = Float64[np.ndarray, "n nq"]
 Qvel = Float64[np.ndarray, "n nv"]
@@ -50,7 +50,7 @@ Posture = Float64[np.ndarray, "n posture"]
 
 
 ANY = (-np.inf, np.inf)
-"""A number that only has to be finite."""
+"""Bounds of a number that must only be finite."""
 
 
 def healthy_inside(
@@ -181,7 +181,7 @@ def walker_2d(motion: Motion) -> Float64[np.ndarray, "n 2"]:
 
 
 def _effort(action: Float64[np.ndarray, "n act"]) -> Float64[np.ndarray, " n"]:
-    return np.add.reduce(np.square(action), axis=1)  # what sum does, without its detours
+    return np.add.reduce(np.square(action), axis=1)  # faster than np.sum
 
 
 def _columns(*values: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, "n d"]:
@@ -245,8 +245,8 @@ class MujocoSimulator:
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
         before = self._state[lanes]
-        # What MuJoCo would log here is raised as an error. The log is silenced for the rollout only (2 us per step):
-        # its settings belong to the whole process, and other code may need it.
+        # Divergence, which MuJoCo would log, is raised as an error below. The log is silenced for the rollout only,
+        # because other code of this process may need it; that takes 2 us.
         with quiet_mujoco():
             trajectory = self._workers.run(before, actions)
             after = trajectory[:, -1]
@@ -290,7 +290,7 @@ class MujocoSimulator:
     def run_physics(
         self, state: Float64[np.ndarray, "n state"], actions: Float64[np.ndarray, "n act"]
     ) -> Float64[np.ndarray, "n substeps state"]:
-        """Make one control step from given physics states, without rewards; benchmarks compare with it."""
+        """Make one control step from given physics states, without rewards, for benchmarks."""
         return self._workers.run(state, actions)
 
     def scene(self) -> BodyScene:
@@ -306,7 +306,7 @@ class MujocoSimulator:
         )
 
     def ground(self) -> tuple[Shape, ...]:
-        """Return nothing: the floor is one of the geoms."""
+        """Return no shapes: the floor is one of the geoms."""
         return ()
 
     @property
@@ -349,7 +349,7 @@ class MujocoSimulator:
         self._workers.close()
 
     def _check_advanced(self, lanes: Index, seconds: Float64[np.ndarray, " n"]) -> None:
-        """Raise if the physics diverged: MuJoCo then resets the lane and its clock, so too little time has passed."""
+        """Raise if the physics diverged. MuJoCo then resets the lane and its clock, so too little time has passed."""
         late = seconds - self._dt
         if np.vdot(late, late) <= self._clock_tolerance**2:  # one fast call: no lane is late
             return
@@ -362,7 +362,7 @@ class MujocoSimulator:
 
 
 class _Workers:
-    """A thread pool that runs one control step for any number of lanes, with its buffers kept between calls."""
+    """A thread pool that runs one control step of any number of lanes. Its buffers are reused."""
 
     def __init__(self, model: mujoco.MjModel, frame_skip: int, num_lanes: int, num_threads: int | None):
         useful = num_lanes if num_threads else max(1, num_lanes // LANES_PER_THREAD)
@@ -404,8 +404,8 @@ class _Workers:
 class _ContactForces:
     """External contact forces, clipped to [-1, 1], six for every body of the model.
 
-    The rollout does not return them, so the last substep is repeated lane by lane. As in Gymnasium's v4 environments
-    they belong to the state before that substep, and are zero at a reset.
+    The rollout does not return the forces, so the last substep is repeated lane by lane. As in Gymnasium's v4
+    environments, the forces belong to the state before that substep, and are zero at a reset.
     """
 
     def __init__(self, model: mujoco.MjModel, num_lanes: int):

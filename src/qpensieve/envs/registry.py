@@ -1,7 +1,4 @@
-"""The table of the ten domains (sizes, objectives, time limit, simulator), and `make_lanes` for any environment.
-
-A second, small table holds environments with discrete actions; the paper has none.
-"""
+"""The table of the ten domains, the table of domains with discrete actions, and `make_lanes` for any environment."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,12 +20,12 @@ UNITS = {
     "height": "sum of height",
     "healthy": "steps",
 }
-"""Objective of these domains -> unit of its return, if there is an obvious one."""
+"""Objective -> unit of its return. Objectives without an obvious unit are left out."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """One row of the table of domains.
+    """One built-in domain.
 
     Attributes:
         id: Name.
@@ -38,14 +35,14 @@ class Domain:
         max_steps: Time limit.
         render_fps: Frames per second for real time.
         make: (spec, number of lanes, options) -> simulator.
-        obs_range: Lowest and highest number of an observation. LunarLander has none: it leaves the box that Gymnasium
-            declares (heights above 20, while the box ends at 2.5).
-        num_actions: Number of actions if they are discrete (indices); None if they are continuous.
-        exact: Its exact front, if it is known.
-        treasures: Values of the treasures that an episode can end at, if there are any.
-        ceilings: The largest discounted return of each objective from any state, if it is known.
+        obs_range: Lowest and highest number of an observation. LunarLander is unbounded, because it leaves the box that
+            Gymnasium declares: heights reach 20, and the box ends at 2.5.
+        num_actions: Number of discrete actions. None: actions are continuous.
+        exact: The exact front. None: unknown.
         has_contact_forces: Whether contact forces can be observed.
-        in_paper: Whether it is one of the paper's ten domains.
+        treasures: Values of the treasures at which an episode can end.
+        ceilings: The largest discounted return of each objective from any state. None: unknown.
+        in_paper: Whether the paper has this domain.
     """
 
     id: str
@@ -65,7 +62,7 @@ class Domain:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The objectives with the units of their returns, if there is an obvious one."""
+        """The objectives, with units where there are obvious ones."""
         return tuple(f"{name} ({UNITS[name]})" if name in UNITS else name for name in self.objectives)
 
     @property
@@ -76,7 +73,7 @@ class Domain:
 
     @property
     def is_hypervolume_comparable(self) -> bool:
-        """Whether a hypervolume may be compared with the paper's."""
+        """Whether hypervolumes of this domain may be compared with the paper's."""
         return REFERENCES[self.id].comparable
 
     @property
@@ -98,7 +95,7 @@ def _robot(name: str, body: mujoco.Body, reward: mujoco.RewardFunction, *objecti
 
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-    # Imported here: the other domains must work without Box2D and pygame.
+    # Imported here, because the other domains must work without Box2D and pygame.
     from qpensieve.envs.lunar_lander import make_lander
 
     return make_lander(spec, num_lanes, options.num_threads)
@@ -160,19 +157,19 @@ DISCRETE: dict[str, Domain] = {domain.id: domain for domain in _DISCRETE_TABLE}
 def make_lanes(
     domain: EnvSource, num_lanes: int, seed: int | Sequence[int], options: LaneOptions = DEFAULT_OPTIONS
 ) -> Lanes:
-    """Make lanes, episodes that step together, of a built-in domain or any Gymnasium environment with a vector reward.
+    """Make lanes of a built-in domain, or of any Gymnasium environment with a vector reward.
 
     Args:
         domain: A domain name (`Hopper2d`), a Gymnasium id, `module:factory`, or a function that makes an environment.
         num_lanes: Number of lanes.
         seed: One number, from which each lane derives its own random stream, or a list with one per lane.
-        options: Threads, workers, resets and the rest (see `LaneOptions`).
+        options: How the lanes run.
     """
     return Lanes(make_simulator(domain, num_lanes, options), num_lanes, seed, options)
 
 
 def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEFAULT_OPTIONS) -> Simulator:
-    """The body behind `make_lanes`."""
+    """Make the simulator of `make_lanes`."""
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
     known = find_domain(domain) if isinstance(domain, str) else None
@@ -187,7 +184,7 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
 
 
 def find_domain(name: str) -> Domain | None:
-    """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`); None for an environment of someone else."""
+    """Return the domain of a name, such as `Hopper2d` or `qpensieve/Hopper2d-v0`; None for any other environment."""
     return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{NAMESPACE}/").removesuffix("-v0"))
 
 
@@ -204,9 +201,9 @@ def with_objectives(domain: str, objectives: Sequence[str]) -> str:
 
 
 def code_of(domain: EnvSource) -> str | None:
-    """What lanes of `domain` would import: the module of `module:factory` or `module:id`.
+    """Describe the module that making this environment would import; None if it imports no module of the user.
 
-    None for built-in domains, and for a plain Gymnasium id: it is registered already, or an error.
+    Only `module:factory` and `module:id` import a module. A plain Gymnasium id must be registered already.
     """
     if not isinstance(domain, str) or find_domain(domain) is not None or ":" not in domain:
         return None
@@ -214,7 +211,7 @@ def code_of(domain: EnvSource) -> str | None:
 
 
 def spec_of(domain: EnvSource) -> EnvSpec:
-    """The spec of the lanes of an environment; a foreign environment is made and closed to find it."""
+    """Return the spec of an environment. A foreign environment is made and closed to find its spec."""
     known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
         return known.spec
@@ -224,7 +221,7 @@ def spec_of(domain: EnvSource) -> EnvSpec:
 
 
 def get_domain(name: str) -> Domain:
-    """The row of `name`, as `find_domain`; raises ValueError with the nearest names if there is none."""
+    """Return the domain of a name, as `find_domain` does; ValueError with the nearest names if there is none."""
     known = find_domain(name)
     if known is None:
         raise unknown(name)

@@ -1,7 +1,7 @@
-"""Simulators whose inner state cannot be read. A saved lane is its seed and its actions, which `restore` plays again.
+"""Simulators whose inner state cannot be read: a lane is saved as seed and actions, which `restore` plays again.
 
-This is exact only if an environment is deterministic given its seed and its actions. It takes as long as the episodes
-did. `Lanes.restore` warns if a lane does not end at its saved observation.
+This is exact if the environment is deterministic given seed and actions, and takes as long as the episodes did.
+`Lanes.restore` warns if a lane does not end at its saved observation.
 """
 
 from abc import ABC, abstractmethod
@@ -13,15 +13,15 @@ from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.types import EnvSpec
 
 FIRST_CAPACITY = 64
-"""Space for this many steps of an episode at first; it doubles when a lane needs more."""
+"""Steps of an episode that have space at first. The space doubles when a lane needs more."""
 SEEDS, LENGTHS, ACTIONS = "episode_seeds", "episode_lengths", "episode_actions"
-"""Names in a saved state; the actions of all lanes are joined, lane after lane."""
+"""Names in a saved state. The actions of all lanes are joined, lane after lane."""
 SEED_BITS = 0x7FFFFFFF
 """Seeds have at most 31 bits: some environments pass them to generators that accept no more."""
 
 
 class ReplayedSimulator(ABC):
-    """n lanes that are saved by their seeds and actions. After an error, `state` is that before the failed step.
+    """n lanes that are saved by their seeds and actions. After a failed step, `state` is the state before it.
 
     Args:
         spec: The environment.
@@ -38,13 +38,13 @@ class ReplayedSimulator(ABC):
     def begin(
         self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]
     ) -> Float64[np.ndarray, "lanes obs"]:
-        """Start an episode in each of `lanes`, from the seed given; returns their observations."""
+        """Start an episode with its seed in each of `lanes`; return the observations."""
 
     @abstractmethod
     def play(
         self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]
     ) -> Float64[np.ndarray, "lanes columns"]:
-        """Step the lanes; returns observation, reward, terminated and truncated side by side."""
+        """Step the lanes; return observation, reward, terminated and truncated as the columns of one array."""
 
     @abstractmethod
     def render(self, lane: int) -> np.ndarray:
@@ -62,7 +62,7 @@ class ReplayedSimulator(ABC):
         self.start(lanes, np.array(words, np.int64) & SEED_BITS)
 
     def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
-        """Start an episode in each of `lanes`, from the seed given."""
+        """Start an episode with its seed in each of `lanes`, and remember the seeds."""
         self._obs[lanes] = self.begin(lanes, seeds)
         self._seeds[lanes], self._lengths[lanes] = seeds, 0
 
@@ -74,7 +74,7 @@ class ReplayedSimulator(ABC):
         self._obs[numbers], lengths = table[:, :size], self._lengths[numbers]
         try:
             self._actions[numbers, lengths] = actions
-        except IndexError:  # an episode is longer than any before; to ask first would cost 3 us a step
+        except IndexError:  # the longest episode so far; a check before each step would cost 3 us
             self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
             self._actions[numbers, lengths] = actions
         self._lengths[numbers] = lengths + 1

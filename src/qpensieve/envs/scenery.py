@@ -1,8 +1,8 @@
-"""The look of a simulator as data, so that a page in a browser or a film can draw it without knowing the simulator.
+"""The look of a simulator as data, which the page in the browser and films draw without knowing the simulator.
 
-A scene lists the things to draw, once. A pose is a row of numbers with their places: in a `BodyScene` the centre of
-mass (x, y, z), then position and rotation of each geom (x, y, z, qw, qx, qy, qz); in a `PlaneScene` (x, y, angle) of
-each part, then a number for each signal.
+A scene lists the things to draw. A pose is a row of numbers that says where they are. In a `BodyScene` it has the
+centre of mass (x, y, z), then position and rotation of each geom (x, y, z, qw, qx, qy, qz). In a `PlaneScene` it has
+(x, y, angle) of each part, then a number for each signal.
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class Scenic(Protocol):
         ...
 
     def pose(self, moment: int = -1) -> Pose:
-        """Return the places of all things at a moment of the newest step; -1 is now."""
+        """Return the pose at a moment of the newest step; -1 is its end."""
         ...
 
 

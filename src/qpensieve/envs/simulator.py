@@ -1,7 +1,4 @@
-"""The interface between lanes and a body: the `Simulator` protocol, the options, and the types of the arrays.
-
-`Lanes` (base.py) owns what all environments share; a `Simulator` owns one body: its state, its physics, its rewards.
-"""
+"""The interface between lanes and simulators: the protocol, the options of lanes, and the types of the arrays."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +11,10 @@ from qpensieve.machine import available_cores
 from qpensieve.types import EnvSpec
 
 Index = slice | Int[np.ndarray, " lanes"]
-"""All lanes as a full slice (no copies), or the numbers of some lanes."""
+"""A full slice for all lanes, which copies nothing, or the numbers of some lanes."""
 
 Streams = Callable[[int], np.random.SeedSequence]
-"""Lane number -> the seed of the episode that is about to start there."""
+"""Lane number -> the seed of the next episode in this lane."""
 
 State = dict[str, np.ndarray]
 """Named arrays from which lanes continue bit for bit."""
@@ -39,17 +36,17 @@ class LaneOptions:
     """How lanes run. Only `contact_forces` and `time_limit` change the environment itself.
 
     Attributes:
-        autoreset: Start the next episode at once when an episode ends. If False, the lane then rests: it is not
-            simulated, pays nothing and keeps its last observation until `reset`.
+        autoreset: Start the next episode at once when an episode ends. If False, the lane rests until `reset`: it is
+            not simulated, pays nothing and keeps its last observation.
         dtype: Type of observations. float64 keeps them as computed.
-        first_lane: Number of the first lane, so that with one seed for all, lanes 3 and 4 can be made without 0 to 2.
-        num_threads: MuJoCo and LunarLander domains: threads (LunarLander: processes, from 32 lanes on) that share the
-            lanes. None: as many as help, at most every core this process may use.
+        first_lane: Number of the first lane. So lanes 3 and 4 of a seed can be made without lanes 0 to 2.
+        num_threads: Threads that share the lanes of MuJoCo domains, or processes that share at least 32 lanes of
+            LunarLander. None: as many as help, at most one for each core of this process.
         contact_forces: Ant domains: add 84 contact forces to the observation (slow: computed lane by lane).
-        num_workers: Foreign environments: worker processes that share the lanes; 0 runs them in this process.
-        time_limit: Whether a time limit ends an episode. If False, episodes go on beyond it until they terminate;
-            foreign environments are stepped on, which most of them allow.
-        is_drawn: Foreign environments: make them so that `render` works (`render_mode="rgb_array"`), where they can.
+        num_workers: Foreign environments: worker processes that share the lanes. 0: no processes.
+        time_limit: Whether a time limit ends an episode. If False, an episode continues until it terminates. Most
+            foreign environments allow steps beyond their limit.
+        is_drawn: Foreign environments: make them with `render_mode="rgb_array"`, where they can draw.
     """
 
     autoreset: bool = True
@@ -96,7 +93,7 @@ class Simulator(Protocol):
     def advance(
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"] | None]:
-        """Step the lanes; returns reward, terminated, and truncated (None if the simulator never cuts episodes)."""
+        """Step the lanes; return reward, terminated, and truncated (None: the simulator never cuts episodes)."""
         ...
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:

@@ -1,4 +1,4 @@
-"""Names of environments: find the environment of a name, and explain a name that is not known."""
+"""Names of environments: find the environment that a name means, and explain an unknown name."""
 
 import difflib
 import importlib
@@ -23,20 +23,18 @@ EnvFactory = Callable[[], gymnasium.Env]
 """Makes a new environment at every call."""
 
 EnvSource = str | EnvFactory
-"""A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`, perhaps with objectives
+"""A factory, or a name: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`, perhaps with objectives
 (`NAME+reward_forward+reward_ctrl`)."""
-
-
 PICTURES = "rgb_array"
 """Render mode of an environment that returns pictures."""
 LOCAL = "<this process>:"
-"""Begins the names of factories that cannot be imported."""
+"""Beginning of the names of factories that cannot be imported."""
 _LOCAL_FACTORIES: dict[str, EnvFactory] = {}
 
 MO_IDS = re.compile(
     r"(mo-|deep-sea-treasure|minecart|four-room|resource-gathering|breakable-bottles|fishwood|fruit-tree|water-reservoir)"
 )
-"""How the ids of MO-Gymnasium begin."""
+"""Beginnings of the ids of MO-Gymnasium."""
 INSTALL_MO = 'pip install "qpensieve[mo]"'
 """Command that installs MO-Gymnasium and the packages that its environments import."""
 PACKAGES = {
@@ -49,13 +47,11 @@ PACKAGES = {
     "nes_py": "nes-py",
     "PIL": "pillow",
 }
-"""Module -> package that holds it, if their names differ."""
+"""Module -> the package that holds it, where their names differ."""
 
 
 def name_for(source: Any) -> str:
-    """Return a name by which `resolve` finds `source`: `module:name` if it can be imported, else a local name.
-
-    A local name is known to this process alone.
+    """Return a name that `resolve` accepts: `module:name` if `source` can be imported, else a name for this process.
 
     Raises:
         ValueError: `source` is one environment, or neither a name nor a function.
@@ -74,15 +70,15 @@ def name_for(source: Any) -> str:
 
 
 def is_local(name: str) -> bool:
-    """Return whether only this process can make the environment of this name."""
+    """Return whether only this process can make the environment with this name."""
     return name.startswith(LOCAL)
 
 
 def resolve(source: Any) -> EnvFactory:
-    """Return the factory for `source`, a function or a name; a factory made from a name can be pickled.
+    """Return the factory of a function or a name. The factory of a name can be pickled.
 
     Raises:
-        ValueError: `source` is neither, or no environment has this name.
+        ValueError: `source` is neither a function nor a name, or no environment has this name.
     """
     if isinstance(source, gymnasium.Env):
         raise UserError(f"{source} is one environment, but every lane needs its own: pass a function that makes one")
@@ -101,9 +97,9 @@ def resolve(source: Any) -> EnvFactory:
 
 
 def drawable(source: EnvSource) -> EnvFactory:
-    """Return a factory of environments that draw themselves (`render_mode="rgb_array"`), if `source` can make them.
+    """Return a factory of environments with `render_mode="rgb_array"`, where `source` can make them.
 
-    Otherwise the environments are those of `resolve`.
+    Otherwise return the factory of `resolve`.
     """
     base, objectives = info_objectives.parts(source) if isinstance(source, str) else (source, ())
     if objectives:
@@ -140,7 +136,7 @@ def name_of(source: EnvSource) -> str:
 
 
 def needs_package(error: BaseException) -> str | None:
-    """Say what to install if an environment failed because a package is missing; None for other failures."""
+    """Return what to install if an environment failed because a package is missing; None for other failures."""
     cause = error.__cause__ if isinstance(error, gymnasium.error.DependencyNotInstalled) else error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         module = cause.name.partition(".")[0]
@@ -152,10 +148,7 @@ def needs_package(error: BaseException) -> str | None:
 
 
 def missing_package(env_id: str) -> str | None:
-    """Say what to install if an id looks like one of MO-Gymnasium's and that is missing; else return None.
-
-    If MO-Gymnasium is installed, this registers its ids.
-    """
+    """Register the ids of MO-Gymnasium. If it is not installed and the id looks like one, return what to install."""
     try:
         importlib.import_module("mo_gymnasium")
     except ModuleNotFoundError as error:
@@ -177,7 +170,7 @@ def _named_factory(name: str) -> EnvFactory | None:
 
 
 def _import(module_name: str, name: str) -> ModuleType:
-    """Import the module of an environment; any error of its code, even an exit, is raised as a ValueError."""
+    """Import the module of an environment; ValueError for any error of its code, an exit included."""
     try:
         with working_folder():
             return importlib.import_module(module_name)
@@ -190,7 +183,7 @@ def _import(module_name: str, name: str) -> ModuleType:
 
 
 def _how_to_write(module_name: str, attribute: str) -> str:
-    """Say what to do if there is no such module; a common mistake is the name of its file."""
+    """Return what to do if there is no such module. A common mistake is to write the name of the file."""
     if module_name.endswith(".py"):
         return f"; write a module without .py: {module_of(module_name)}:{attribute}"
     return "; it must be installed, on PYTHONPATH or a file of the working folder"
@@ -206,7 +199,7 @@ def _make(name: str) -> gymnasium.Env:
     if factory is not None:
         with working_folder():  # a factory may import modules of its folder
             return factory()
-    # A worker process begins with an empty registry, so the check that fills it comes first.
+    # The check fills the registry, which is empty in a new worker process.
     _check_registered(name)
     return gymnasium.make(name, disable_env_checker=True)
 
@@ -216,23 +209,23 @@ def _make_with(factory: EnvFactory, objectives: tuple[str, ...]) -> gymnasium.En
 
 
 def _check_registered(name: str) -> None:
-    """Import what registers `name` with Gymnasium; ValueError if the id stays unknown."""
+    """Import the module that registers a Gymnasium id; ValueError if the id stays unknown."""
     module_name, _, env_id = name.rpartition(":")
     if module_name:
         _import(module_name, name)
     if not is_registered(env_id):
-        error = unknown(name)  # on the way, the ids of MO-Gymnasium are registered
+        error = unknown(name)  # this also registers the ids of MO-Gymnasium
         if not is_registered(env_id):
             raise error
 
 
 def is_registered(env_id: str) -> bool:
-    """Return whether an id is registered, with or without its version."""
+    """Return whether an id is registered; the version may be left out."""
     return env_id in gymnasium.registry or any(known.rpartition("-v")[0] == env_id for known in gymnasium.registry)
 
 
 def unknown(name: str) -> UserError:
-    """Return the error for a name of no environment: the nearest names, or what to write or install instead."""
+    """Return the error for an unknown name, with the nearest names, or with what to write or install instead."""
     module_name, _, env_id = name.rpartition(":")
     if missing := missing_package(env_id):
         return UserError(f"unknown domain {name!r}: {missing}")

@@ -1,7 +1,7 @@
-"""Lanes of one simulator spread over processes: the same numbers as in one process, bit for bit.
+"""Lanes of one simulator spread over processes, with the same bits as in one process.
 
-This helps LunarLander, because Box2D holds Python's lock while it steps, and foreign environments that are slow: a step
-takes about 0.1 ms more than in one process.
+This helps LunarLander, because Box2D holds Python's lock while it steps, and slow foreign environments. A step takes
+about 0.1 ms more than in one process.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,22 +18,23 @@ from qpensieve.remote import RemoteObject, RemoteObjects
 from qpensieve.types import EnvSpec
 
 MakePart = Callable[[int, int], tuple[Callable[..., ReplayedSimulator], Sequence[object]]]
-"""(number of lanes, number of the first) -> a function that makes their simulator, and its arguments; both pickle."""
+"""(number of lanes, number of the first) -> a function that makes their simulator, and its arguments; all can be
+pickled."""
 
 
 class SplitSimulator(ReplayedSimulator):
     """A simulator whose lanes are split over processes.
 
-    After an error, lanes continue once a saved state is restored. After Ctrl-C within a step, or a lost process, new
-    lanes must be made.
+    After an error, lanes continue from a restored state. After Ctrl-C within a step, or a lost process, new lanes must
+    be made.
 
     Args:
         name: Name of the environment in errors.
         num_lanes: Number of lanes.
         num_parts: Number of parts; at most one per lane.
-        make: What makes a part.
+        make: Makes a part.
         first_lane: Number of the first lane in errors.
-        is_first_here: Whether this process steps the first part itself.
+        is_first_here: Whether this process steps the first part.
     """
 
     def __init__(  # noqa: PLR0913 (two callers; each argument has a name)
@@ -90,7 +91,7 @@ class SplitSimulator(ReplayedSimulator):
     def _call(
         self, method: str, lanes: Int[np.ndarray, " lanes"], values: Shaped[np.ndarray, "lanes *rest"], width: int
     ) -> Float64[np.ndarray, "lanes width"]:
-        """Call a method of each part that has some of `lanes`, with its rows of `values`; returns the rows of all."""
+        """Call a method of each part that has some of `lanes`, with its rows of `values`; return the rows of all."""
         shares = self._all if np.array_equal(lanes, self.numbers) else self._split(lanes)
         table = np.empty((len(lanes), width))
         given = {part: (own, values[rows]) for part, (rows, own) in shares.items()}
@@ -99,14 +100,14 @@ class SplitSimulator(ReplayedSimulator):
         return table
 
     def _ask(self, method: str, given: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """Call a method of some parts, each with its own arguments; parts of this process work last."""
+        """Call a method of some parts, each with its own arguments. The part of this process works last."""
         num, results, errors = self._num_here, dict[int, Any](), list[Exception]()
         self._parts.send(method, {part - num: own for part, own in given.items() if part >= num})
         with self._parts.killed_halfway():
             for part in (part for part in given if part < num):
                 try:
                     results[part] = getattr(self._here[part], method)(*given[part])
-                except Exception as error:  # raised below: the other parts answer first
+                except Exception as error:  # raised below, after the answers of the other parts
                     errors.append(error)
         results |= {number + num: result for number, result in self._parts.receive().items()}
         if errors:
@@ -114,7 +115,7 @@ class SplitSimulator(ReplayedSimulator):
         return results
 
     def _split(self, lanes: Int[np.ndarray, " lanes"]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Return part -> its rows in `lanes`, and the numbers of these lanes within the part."""
+        """Return part -> the rows of its lanes in `lanes`, and the numbers of these lanes within the part."""
         owners = np.searchsorted(self._edges, lanes, side="right") - 1
         rows = {part: np.flatnonzero(owners == part) for part in np.unique(owners).tolist()}
         return {part: (own, lanes[own] - self._edges[part]) for part, own in rows.items()}
