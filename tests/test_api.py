@@ -246,7 +246,7 @@ class TestPredict:
 def test_settings_that_do_less_than_they_say_are_said_to(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(api, "open_session", lambda config: None)
     monkeypatch.setattr(Agent, "_start", lambda agent, session: None)
-    with pytest.warns(UserWarning, match=r"^guards is the helper's alone: the SAC of hybrid-sac learns"):
+    with pytest.warns(UserWarning, match=r"^guards is used by the helper alone, not by the SAC of hybrid-sac"):
         HybridSAC("DST2d", guards=True)
     HybridSAC("DST2d", tau=0.01)  # of both: warnings are errors
     with pytest.warns(UserWarning, match="^the replay holds 1,000 transitions, not 1,010"):

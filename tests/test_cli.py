@@ -105,8 +105,11 @@ def parts(part: Any) -> list[Any]:
         (["train", "DST2d", "--learning-rate-end", "abc"], "--learning-rate-end must be a number, such as"),
         (["trian"], "did you mean 'qpensieve train'?"),
         (["train", "trian"], "unknown domain 'trian'"),
-        (["train", "--env", "DST2d"], "the domain is named without an option, got --env: qpensieve train DST2d"),
-        (["train", "--domain=DST2d"], "the domain is named without an option, got --domain"),
+        (
+            ["train", "--env", "DST2d"],
+            "the domain is an argument, not an option, got --env: write qpensieve train DST2d",
+        ),
+        (["train", "--domain=DST2d"], "the domain is an argument, not an option, got --domain"),
         (["train", "DST2d", "Hopper2d"], "train takes one domain, got DST2d, Hopper2d; use qpensieve sweep for"),
         (["train", "DST2d", "--lr", "1"], "unknown setting --lr; did you mean --learning-rate?"),
         (["train", "DST2d", "--buffer-size", "9"], "unknown setting --buffer-size; did you mean --replay-capacity?"),

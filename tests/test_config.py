@@ -259,7 +259,7 @@ def test_the_replay_and_seeds_of_a_run(steps: int, replay_capacity: int, capacit
     assert config.seed_list == [7, 8, 9]
 
 
-HELPERS = "guards, pessimism are the helper's alone: the SAC of hybrid-sac learns without"
+HELPERS = "guards, pessimism are used by the helper alone, not by the SAC of hybrid-sac"
 CUT = "the replay holds 400 transitions, not 420: it is written in whole blocks of 50"
 
 

@@ -1,4 +1,4 @@
-"""Agents for people who know Stable-Baselines3: learn, predict, evaluate, save, load."""
+"""Agents, with the methods of Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import dataclasses
 import sys
@@ -64,16 +64,16 @@ Kind = TypeVar("Kind", bound="Agent")
 
 
 class Agent:
-    """An agent that serves every preference, trained for several seeds side by side.
+    """An agent that serves every preference. It trains several seeds together.
 
     Args:
         domain: A domain, a Gymnasium id, module:factory, or a class or function that makes an environment.
-        seeds: How many seeds. None: as many as the preset has, one but for `paper`.
+        seeds: Number of seeds. None: the preset's, which is one except for `paper`.
         preset: `robust`, `quick` or `paper`. None: `robust` if the method has it, else `paper`.
-        algo: Name of a method in `qpensieve.methods`. None: the method of the class.
+        algo: Name of a method. None: the method of the class.
         objectives: For an environment with a single reward: the numbers in `info` that become the objectives. With a
             vector reward: names of its entries.
-        settings: Fields of `RunConfig` or of the method's settings. `steps` fixes the length of the schedules; without
+        settings: Fields of `RunConfig` or of the method's settings. `steps` fixes the length of the schedules. Without
             `steps` the first `learn` fixes it.
     """
 
@@ -106,18 +106,18 @@ class Agent:
 
     def _start(self, session: Session) -> None:
         self.session = session
-        """The training behind the agent."""
+        """The training of the agent."""
         self.algo = session.config.algo
         self.calibration: Calibration | None = None
-        """The newest calibration, which holds for the policies of its `step`. None: there is no calibration."""
+        """The newest calibration, which is for the policies of its `step`. None: there is no calibration."""
         self._newest: Predictor | None = None
         self._newest_step = 0
 
     @classmethod
     def load(cls: type[Kind], path: str | Path, trust: bool = False) -> Kind:
-        """Load the agent of a saved folder, of a run folder (its newest whole checkpoint) or of a policy file.
+        """Load an agent from a saved folder, a run folder (its newest readable checkpoint) or a policy file.
 
-        If no checkpoint has its replay (it was deleted, or not copied), the newest checkpoint is loaded without a
+        If no checkpoint has its replay, such as after a copy without it, the newest checkpoint is loaded without a
         replay, with a warning. The agent then predicts and evaluates as usual, and `learn` fills a new replay first.
         The agent of an exported policy cannot learn.
 
@@ -128,7 +128,7 @@ class Agent:
         Raises:
             CheckpointError: There is no checkpoint, or none can be read.
             UntrustedError: The folder names code to import, and `trust` is False.
-            ValueError: The folder's agent has another method than this class. `Agent.load` takes any method.
+            ValueError: The agent's method is not that of this class. `Agent.load` loads any method.
         """
         source = zoo.find(Path(path))
         if source.is_file():
@@ -182,7 +182,7 @@ class Agent:
 
     @property
     def num_steps(self) -> int:
-        """Environment steps each seed has learned from."""
+        """Environment steps that each seed has learned from."""
         return self.session.step
 
     def learn(
@@ -192,32 +192,32 @@ class Agent:
         callback: object = None,
         eval_period: int | None = None,
     ) -> Kind:
-        """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
+        """Train every seed for `total_timesteps` more environment steps; return the agent.
 
         The first call fits the schedules to its length, as `qpensieve train --steps` does. A later call stretches
-        annealed settings over the longer run. Give `steps` to the constructor if several calls are one run. PGMORL and
+        annealed settings over the longer run. If several calls are one run, give `steps` to the constructor. PGMORL and
         PFA stop at the last whole iteration.
 
         Args:
-            total_timesteps: A whole number (1e5 too). Off-policy methods round it up to whole blocks, with a warning.
-                Any other value raises ValueError and leaves the agent as it was.
+            total_timesteps: A whole number, such as 100_000 or 1e5. Off-policy methods round it up to whole blocks,
+                with a warning.
             progress_bar: Show a progress line.
             callback: A function (step, metrics), an object with methods of `qpensieve.callbacks.Callback`, or a list of
-                them. A callback that returns False stops the training, and what was learned is kept. Callbacks change
-                no number.
-            eval_period: Steps between evaluations (short protocol) for the callbacks; one more is made at the end.
-                None: no evaluations.
+                these. If a callback returns False, the training stops, and the agent keeps what it learned. Callbacks
+                change no number.
+            eval_period: Steps between short evaluations for the callbacks, with one more at the end. None: no
+                evaluations.
 
         Raises:
-            CallbackError: A callback failed. The agent keeps what it learned up to the newest block: it can be saved
-                and can learn on.
-            KeyboardInterrupt: Ctrl-C was pressed (or a notebook's stop button). The agent keeps the newest block too,
-                unless Ctrl-C was pressed twice, which ends training at once.
+            ValueError: An argument is wrong. The agent stays as it was.
+            CallbackError: A callback failed. The agent is at the end of the newest block and can be saved or continue.
+            KeyboardInterrupt: Ctrl-C was pressed. The agent is at the end of the newest block. A second Ctrl-C ends
+                training at once.
         """
         session, callbacks = self.session, Callbacks(callback)
         goal = session.step + self._checked_steps(total_timesteps)
         if eval_period is not None and _whole("eval_period", eval_period, 1) and len(callbacks) == 0:
-            raise UserError("eval_period is for callbacks, which get the evaluations: give one with callback=")
+            raise UserError("eval_period needs a callback, which gets the evaluations: pass callback=")
         with callbacks.during(describe(session, goal)):
             session.plan(goal)
             workload = Workload(random_steps=session.random_steps)
@@ -247,26 +247,25 @@ class Agent:
         normalized: bool = False,
         calibrated: bool = False,
     ) -> np.ndarray | Any:
-        """Return action(s) of one seed's policy as the environment's `step` takes them, in plain NumPy.
+        """Return the action of one seed's policy for an observation, or the actions for a batch, as NumPy arrays.
 
-        Actions are in the environment's own box ([-1, 1] in the ten domains), or integer indices where they are
-        discrete.
+        The environment's `step` takes these actions: numbers in its own box ([-1, 1] in the ten domains), or integer
+        indices if actions are discrete.
 
         Args:
-            obs: One observation, or a batch of them; flat or in the shape that the environment returns.
-            preference: One preference for all observations, or one for each. Required: None raises ValueError.
+            obs: One observation or a batch, flat or in the environment's shape.
+            preference: One preference for all observations, or one for each. None raises ValueError.
             seed: Which of the trained seeds, counted from 0.
             deterministic: True: the action that evaluations use. False: a sample of the policy.
             generator: Source of the noise of samples. None: a new source at every call.
-            normalized: Return actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
-            calibrated: Ask the policy for the preference that `calibrate` found to bring more under `preference`;
-                ValueError without an up-to-date calibration. Off by default: then a preference means the policy of
-                that preference, before and after `calibrate`.
+            normalized: Return actions in [-1, 1] instead of the environment's box.
+            calibrated: Ask the policy for the preference that `calibrate` found in place of `preference`. ValueError if
+                there is no calibration of this step.
         """
         spec = self.session.spec
         if preference is None:
             named = ", ".join(spec.objectives)
-            raise UserError(f"predict needs a preference: a weight for each objective ({named}), in all 1")
+            raise UserError(f"predict needs a preference: weights of {named} that sum to 1")
         rows, is_single = spec.rows(obs)
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
@@ -289,16 +288,16 @@ class Agent:
     def evaluate(self, preferences: ArrayLike | None = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """Evaluate every seed: UT (asked, calibrated, best row), HV, front size, best single row, rank correlation.
 
-        Without `preferences`, the agents' own preferences (sac, hybrid-sac) or else the test table are played.
+        Without `preferences` the agents' own preferences are played (sac, hybrid-sac), or else the test table.
         """
         table, given = self._table(preferences), self.session.spec.reference
         known = self.calibration if self._is_calibrated else None
         return summarize(self.returns(table, episodes), table, None if given is None else np.array(given), known)
 
     def front(self, seed: int = 0, preferences: ArrayLike | None = None, episodes: int = FULL_EPISODES) -> Front:
-        """Play one seed's policy under each preference and return its mean returns, with the non-dominated rows marked.
+        """Play one seed's policy under each preference; return the mean returns, and which rows are not dominated.
 
-        `print` shows those rows as a table. Without `preferences`, those of `evaluate` are played.
+        `print` shows the rows that are not dominated. Without `preferences`, the preferences of `evaluate` are played.
         """
         session, table, row = self.session, self._table(preferences), self._checked_seed(seed)
         returns = session.play(table, _whole("episodes", episodes, 1))
@@ -313,17 +312,17 @@ class Agent:
         episodes: int = FULL_EPISODES,
         path: str | Path | None = None,
     ) -> Figure:
-        """Draw the mean returns under each preference; returns the figure of matplotlib.
+        """Draw the mean return under each preference; return the figure of matplotlib.
 
-        Each point is a preference in the colour of its weights; dominated points are small and pale.
+        The colour of a point shows the weights of its preference. Dominated points are small and pale.
 
         Args:
-            x: Objective of the horizontal axis: its name or number. None: the first objective that is not `y`.
+            x: Objective of the horizontal axis: its name or index. None: the first objective that is not `y`.
             y: Objective of the vertical axis. None: the first objective that is not `x`.
             seed: Which of the trained seeds, counted from 0. None: all together.
             preferences: Preferences to play, as in `evaluate`.
             episodes: Episodes per preference.
-            path: Also write the picture to this file; its ending names the format (png, pdf, svg, jpg).
+            path: Also write the picture to this file (.png, .pdf, .svg, .jpg).
 
         Raises:
             ImportError: matplotlib is not installed; the message says how to install it.
@@ -346,7 +345,7 @@ class Agent:
         """Choose the preference under which one objective is largest while others keep their bounds.
 
         Args:
-            maximize: Name or number of an objective.
+            maximize: Name or index of an objective.
             where: Objective -> bound, such as {"control": (">=", -50)}. If no preference keeps all bounds, the nearest
                 one is chosen, with a warning.
             seed: Which of the trained seeds, counted from 0.
@@ -355,15 +354,15 @@ class Agent:
         return self.front(seed, episodes=episodes).choose(maximize, where)
 
     def calibrate(self, episodes: int = EPISODES, progress_bar: bool = False) -> Calibration:
-        """Find, for each test preference, the row of the test table to ask the policy for in its place.
+        """Find for each test preference the row of the test table to ask the policy for in its place.
 
-        The policy asked for a preference need not be the agent's best for it, above all where episodes can end early.
-        Half of the episodes choose a row for each preference, and the other half confirm the choice. A preference
-        without a confirmed gain asks for itself. `predict(..., calibrated=True)`, `evaluate`, `save` and
-        `export_policy` use the result until the agent learns on. `print` shows it.
+        A policy that is asked for a preference need not be the best policy for it, above all where episodes can end
+        early. Half of the episodes choose a row for each preference, and the other half confirm the choice. A
+        preference without a confirmed gain keeps its own row. `predict(..., calibrated=True)`, `evaluate`, `save` and
+        `export_policy` use the result until the agent continues to learn. `print` shows the result.
 
         Args:
-            episodes: Episodes of each seed, at most. They count as samples: `environment_steps` of the result.
+            episodes: Most episodes of each seed. Their steps count as samples: `environment_steps` of the result.
             progress_bar: Show a progress line.
         """
         session, policies = self.session, self._policies()
@@ -384,7 +383,7 @@ class Agent:
         return self.calibration
 
     def _table(self, preferences: ArrayLike | None) -> Float[np.ndarray, "p d"]:
-        """Return the given preferences as rows; None: the agents' own, else the test table."""
+        """Return the given preferences as rows. None: the agents' own preferences, or else the test table."""
         num, own = self.session.spec.num_objectives, self.session.own_preferences
         table = check_preference(protocols(num, own).full if preferences is None else preferences, num)
         if table.ndim > 2 or table.size == 0:
@@ -399,7 +398,7 @@ class Agent:
         return f"<{type(self).__name__}({asked}) after {self.num_steps:,} steps>"
 
     def returns(self, preferences: ArrayLike | None, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
-        """Play the deterministic policies and return their undiscounted returns."""
+        """Play the deterministic policies; return the undiscounted returns of their episodes."""
         return self.session.evaluate(self._table(preferences), _whole("episodes", episodes, 1))
 
     def critic_error(
@@ -410,13 +409,13 @@ class Agent:
         actions: Draw = Sampling.actions,
         seed: int = Sampling.seed,
     ) -> CriticErrors:
-        """Measure L_critic: how far critics are from Monte-Carlo returns of their policy, per preference and seed.
+        """Measure L_critic: how far the critics are from Monte-Carlo returns of their policy, per preference and seed.
 
         Args:
-            preferences: One, or rows of them. None: the agents' own (sac, hybrid-sac), else the paper's five for two
-                objectives, those of its curves for more, or the centre where the paper has none.
-            pairs: Pairs of state and action per seed and preference.
-            rollouts: Returns per pair.
+            preferences: One preference or rows. None: the agents' own (sac, hybrid-sac), else the paper's for this
+                number of objectives, else the centre of the simplex.
+            pairs: Pairs of state and action, per seed and preference.
+            rollouts: Returns of each pair.
             actions: How the actions of the pairs are drawn: by the policy, or uniformly.
             seed: Seed of the measurement.
 
@@ -430,10 +429,10 @@ class Agent:
             meter.close()
 
     def save(self, path: str | Path) -> Path:
-        """Write the agent with its replay, so that a loaded agent learns on exactly; returns the folder.
+        """Write the agent with its replay, so that the loaded agent continues exactly; return the folder.
 
-        The folder must be new, empty or hold an earlier save. The earlier save, with its results, is replaced only
-        once the whole new one is on the disk.
+        The folder must be new, empty or hold an earlier save. The earlier save and its results are replaced when the
+        new save is complete.
 
         Raises:
             ValueError: The environment cannot be imported by a name.
@@ -443,14 +442,14 @@ class Agent:
         return save_agent(self.session, path, self.calibration)
 
     def export_policy(self, path: str | Path, seed: int = 0, critics: bool = False) -> Path:
-        """Write one seed's policy as arrays, with a loader that needs NumPy alone; returns the file.
+        """Write one seed's policy as arrays, with a loader that needs NumPy alone; return the file.
 
-        The file also holds the calibration, if it is up to date.
+        The file also has the calibration, if it is of this step.
 
         Args:
             path: The file, such as policy.npz.
             seed: Which of the trained seeds, counted from 0.
-            critics: Write the critics too: the loader then returns values.
+            critics: Also write the critics, with which the loader returns values.
         """
         row, known = self._checked_seed(seed), self.calibration if self._is_calibrated else None
         parameters = self.session.parameters() if critics else None
@@ -459,11 +458,11 @@ class Agent:
         return written
 
     def close(self) -> None:
-        """End threads and worker processes of the environments; the agent cannot learn afterwards."""
+        """End threads and worker processes. The agent cannot learn afterwards."""
         self.session.close()
 
     def __enter__(self: Kind) -> Kind:
-        """Return the agent; the end of the `with` block closes it."""
+        """Return the agent. The end of the `with` block closes it."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -489,9 +488,9 @@ class SAC(Agent):
 
 
 class HybridSAC(Agent):
-    """SAC, one agent per preference; after `switch_after` updates it may also follow past critics of a Q-Pensieve.
+    """SAC, one agent per preference. From `switch_after` updates on, it also climbs past critics of a helper.
 
-    That Q-Pensieve is its helper, which trains at the same time on samples of its own.
+    The helper is a Q-Pensieve, which trains at the same time on its own samples.
     """
 
     algo = "hybrid-sac"
@@ -504,30 +503,30 @@ class CNDER(Agent):
 
 
 class EnvelopeDQN(Agent):
-    """Envelope Q-learning with a deep network over binned (or discrete) actions."""
+    """Envelope Q-learning with a deep network over binned or discrete actions."""
 
     algo = "envelope"
 
 
 class PGMORL(Agent):
-    """A population of PPO policies, trained where a model predicts the largest gain; an archive serves preferences."""
+    """A population of PPO policies, trained where a model predicts the largest gain. An archive serves preferences."""
 
     algo = "pgmorl"
 
 
 class PFA(Agent):
-    """A population of PPO policies; their preferences slide along the front; an archive serves preferences."""
+    """A population of PPO policies whose preferences slide along the front. An archive serves preferences."""
 
     algo = "pfa"
 
 
 def load(path: str | Path, trust: bool = False) -> Agent:
-    """Return the agent of any method in a folder, policy file or `zoo:NAME`, as `Agent.load` does."""
+    """Load the agent of a folder, a policy file or `zoo:NAME`, whatever its method is; see `Agent.load`."""
     return Agent.load(path, trust)
 
 
 def _whole(name: str, value: object, low: int, high: int = sys.maxsize) -> int:
-    """Return `value` as an int; ValueError unless it is a whole number (of Python or NumPy) from `low` to `high`."""
+    """Return `value` as an int; ValueError unless it is a whole number of Python or NumPy from `low` to `high`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         limits = f"of at least {low}" if high == sys.maxsize else f"from {low} to {high}"
         raise UserError(f"{name} must be a whole number {limits}, got {value!r}")
@@ -535,7 +534,7 @@ def _whole(name: str, value: object, low: int, high: int = sys.maxsize) -> int:
 
 
 def _checked_generator(generator: object) -> np.random.Generator:
-    """Return the generator, or a new one for None; refuse a seed, whose numbers would be the same at every call."""
+    """Return the generator; a new one for None. Refuse a seed, which would give the same numbers at every call."""
     if generator is not None and not isinstance(generator, np.random.Generator):
         raise UserError(f"generator must be a np.random.Generator, such as np.random.default_rng(0); got {generator!r}")
     return np.random.default_rng() if generator is None else generator

@@ -1,4 +1,4 @@
-"""The command `qpensieve`: a table of commands, read without importing JAX, and the report of a failed command."""
+"""The command `qpensieve`: the table of commands, which needs no JAX, and the messages of failed commands."""
 
 import difflib
 import os
@@ -24,36 +24,39 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "video": ("watch.commands:video", "Write a film of a policy, a panel for each preference."),
     "plot": ("commands:plot", "Draw the pictures of a run, or the curves of several runs in one."),
     "export": ("commands:export", "Write a run as one small JSON file: settings, machine, scores and returns."),
-    "calibrate": ("commands:calibrate", "Find the preference to ask the policy for where another one counts."),
-    "export-policy": ("commands:export_policy", "Write a policy for programs without qpensieve: it needs NumPy alone."),
-    "compare": ("commands:compare", "Set runs side by side: UT, HV, ED against MO-SAC; and settings that differ."),
+    "calibrate": ("commands:calibrate", "Find for each preference the one to ask the policy for in its place."),
+    "export-policy": (
+        "commands:export_policy",
+        "Write a policy for programs without qpensieve, which need NumPy alone.",
+    ),
+    "compare": ("commands:compare", "Compare runs: UT, HV, ED against MO-SAC, and settings that differ."),
     "critic": ("commands:critic", "Measure L_critic: how far the critics of a run are from Monte-Carlo returns."),
     "policies": ("commands:policies", "List the policies that come with qpensieve: zoo:NAME works like a run."),
     "domains": ("commands:domains", "List the built-in domains: sizes, time limit, objectives, reference point."),
     "paper": ("", "Make the paper's tables and figures: list, plan, run, status, report."),
-    "sweep": ("experiments.commands:sweep", "Make the runs of a plan of your own, a TOML file, and their report."),
+    "sweep": ("experiments.commands:sweep", "Make the runs of your own plan, a TOML file, and their report."),
     "theory": ("theory.command:theory", "Run the paper's theorem on a small problem, with pictures."),
     "version": ("cli:version", "Print the version."),
-    "paper list": ("experiments.commands:list_artefacts", "List the tables and figures, and what they cost."),
-    "paper plan": ("experiments.commands:plan", "Show the runs that tables and figures need, and what they cost."),
+    "paper list": ("experiments.commands:list_artefacts", "List the tables and figures with their cost."),
+    "paper plan": ("experiments.commands:plan", "Show the runs that tables and figures need, with their cost."),
     "paper run": ("experiments.commands:run", "Make the runs, then the report; a second call continues."),
     "paper status": ("experiments.commands:status", "Show which runs are done, running, waiting or failed."),
-    "paper report": ("experiments.commands:report", "Write the tables and figures as far as their runs are."),
+    "paper report": ("experiments.commands:report", "Write the tables and figures of the runs so far."),
 }
-"""Command -> its function, `module:name`, and what it does."""
+"""Command -> its function as `module:name`, and a sentence for help."""
 ABOUT = {
-    "qpensieve": "One policy for every trade-off between several objectives. A preference, lam for short, is what each "
-    "objective counts: one weight per objective, none negative, in all 1.",
-    "qpensieve paper": "Every table and figure of the paper: which runs it needs, made on this machine or others, "
-    "resumed where they stopped, and the report. Without names: all of them.",
+    "qpensieve": "One policy for every trade-off between several objectives. A preference (lam) has a weight for each "
+    "objective; weights are not negative and sum to 1.",
+    "qpensieve paper": "Make the tables and figures of the paper: find the runs that they need, make the runs on this "
+    "machine or others, resume stopped runs, and write the report. Without names: all tables and figures.",
 }
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED, EXIT_TERMINATED = 1, 70, 130, 143
 EXIT_UNHEARD = 128 + 13
-"""Exit code if the reader of the output has ended; shells give the same for SIGPIPE."""
+"""Exit code if the reader of the output has ended, as shells give for SIGPIPE."""
 SAVE_WHEN_STOPPED = ("train", "resume", "paper", "sweep")
 """Commands that save at SIGTERM."""
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
-"""Part of XLA's errors about a lack of memory, which have no type of their own."""
+"""Text in XLA's errors about a lack of memory, which have no type of their own."""
 DEBUG = "QPENSIEVE_DEBUG"
 """Environment variable: 1 shows the traceback of every error."""
 ERASE_LINE = "\r\x1b[K"
@@ -113,7 +116,7 @@ def _run(words: list[str]) -> None:
 
 
 def _end_by(error: BaseException, when_stopped: int) -> NoReturn:
-    """Print in one sentence why the command ends, and the traceback of a bug; then exit."""
+    """Print why the command ends, in one sentence; for a bug also the traceback. Then exit."""
     if isinstance(error, StopTraining | KeyboardInterrupt):
         print(str(error) or "interrupted", file=sys.stderr)
         sys.exit(when_stopped)
@@ -142,15 +145,15 @@ def _sentence(error: BaseException) -> str | None:
 
 
 def _end_unheard() -> NoReturn:
-    """Exit without a message, as other commands do when the reader of the output has ended.
+    """Exit without a message, because the reader of the output has ended.
 
     Raises:
-        BrokenPipeError: Both streams are open, so the pipe is another one.
+        BrokenPipeError: Both streams are open, so another pipe is broken.
     """
     closed = [stream for stream in (sys.stdout, sys.stderr) if _is_closed(stream)]
     if not closed:
         raise
-    for stream in closed:  # Python flushes them once more at its end
+    for stream in closed:  # Python flushes the streams again at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(EXIT_UNHEARD)
 
@@ -163,7 +166,7 @@ def _is_closed(stream: TextIO) -> bool:
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """Show a line on a terminal while the package is imported, which takes seconds; then erase it."""
+    """Show a line on a terminal while the package is imported, which takes seconds. Then erase the line."""
     is_shown = sys.stderr.isatty()
     if is_shown:
         print("loading JAX and qpensieve ...", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Commands of `cli.COMMANDS` for single runs: thin functions, whose signatures tyro turns into options."""
+"""Commands for single runs. tyro turns their signatures into options."""
 
 import dataclasses
 import json
@@ -41,14 +41,14 @@ BASIC = frozenset(
         *("out", "name", "quiet", "tensorboard", "objectives"),
     )
 )
-"""Settings that `train --help` shows; `--help-all` shows all."""
+"""Settings that `train --help` shows. `--help-all` shows all."""
 DOMAIN_ELSEWHERE = ("domain", "env", "env_id", "env_name", "environment", "task")
-"""Options that other programs have for the domain."""
+"""Options by which other programs name the domain."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainArguments:
-    """Train one policy for every preference (pgmorl, pfa: an archive of policies), several seeds side by side."""
+    """Train one policy for every preference (pgmorl, pfa: an archive of policies), for several seeds together."""
 
     run: RunConfig
     objectives: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class TrainArguments:
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
-    """Name of the run folder; default: domain, algorithm and time."""
+    """Name of the run folder. Default: domain, algorithm and time."""
     output: Options = dataclasses.field(default_factory=Options)
 
 
@@ -94,9 +94,9 @@ def train(words: list[str]) -> None:
 
 
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
-    """Parse the words; settings that they do not name come from the preset for the domain."""
+    """Parse the words. Settings that the words do not name come from the preset for the domain."""
     is_help, is_all = not {*HELP, HELP_ALL}.isdisjoint(words), HELP_ALL in words
-    if is_help:  # show the defaults of the domain that is named
+    if is_help:  # show the defaults of the named domain
         domain = next((word for word in words if find_domain(word) is not None), "")
     default = configs.default_config(domain, algo, preset)
     if is_help:
@@ -107,7 +107,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     unused = {*(marked(default, NEEDS_REPLAY) if default.method.is_population else ())}
     hidden = unused if is_all else unused | (flat(unset).keys() - BASIC)
     more = f"Methods: {'; '.join(f'{one.name}, {one.summary}' for one in METHODS.values())}."
-    brief = f"These are the options that most runs need: {HELP_ALL} shows all."
+    brief = f"Most runs need only these options; {HELP_ALL} shows all."
     about = f"{TrainArguments.__doc__} {more if is_all else brief}"
     return parse_settings(unset, words, hidden, about)
 
@@ -125,7 +125,7 @@ def _check_options(words: list[str], algo: str, known: Collection[str]) -> None:
         option = word.split("=")[0].replace("_", "-")
         name = option.removeprefix("--").replace("-", "_")
         if word.startswith("--") and name in DOMAIN_ELSEWHERE:
-            raise UserError(f"the domain is named without an option, got {option}: qpensieve train DST2d")
+            raise UserError(f"the domain is an argument, not an option, got {option}: write qpensieve train DST2d")
         if not word.startswith("--") or option in (*HELP, HELP_ALL) or {name, name.removeprefix("no_")} & {*known}:
             continue
         owners = [method.name for method in METHODS.values() if name in flat(method.config())]
@@ -145,16 +145,16 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     start_over: bool = False,
     options: Options = Options(),
 ) -> None:
-    """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
+    """Continue a run that was stopped or killed, with the numbers of a run that was never stopped; or train it longer.
 
     Args:
-        run: The run folder. The folder of a saved agent becomes a run; `save` does not write there any more.
-        num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
-        steps: Train up to this many steps instead of the number in the run's configuration. It must not be less than
-            the run has reached (pgmorl and pfa: than it was planned for). Steps that are done stay as they are.
-            Settings that are annealed over the whole run are annealed over the new length; others keep their values.
+        run: The run folder. The folder of a saved agent becomes a run, into which `save` no longer writes.
+        num_threads: Cores that collect. The numbers do not depend on it. Default: the run's own setting.
+        steps: Train up to this step, at least the step that the run has reached (pgmorl and pfa: its planned length).
+            Settings that are annealed over the whole run are annealed over the new length; others stay. Default: the
+            run's own setting.
         trust: Import the code that the run's domain names.
-        start_over: Remove everything that the run has reached, and begin from the start.
+        start_over: Remove all results and checkpoints of the run, and begin again.
         options: What the run shows and writes.
     """
     asked = {"num_threads": num_threads, "steps": steps}
@@ -169,20 +169,21 @@ def resume(  # noqa: PLR0913 (each argument is an option)
 def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
-    The replay is not needed. If the newest checkpoint cannot be read, the newest readable policies are evaluated, of an
-    older checkpoint or of parameters that the run kept. Of a policy file only UT is printed, next to that of its card.
+    The replay is not needed. If the newest checkpoint cannot be read, the newest policies that can be read are
+    evaluated, from an older checkpoint or from kept parameters. Of a policy file only UT is printed, next to the UT of
+    its card.
 
     Args:
         run: The run folder; or a policy file, or zoo:NAME.
-        other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
-        reference: Also print HV from this point, one number per objective; the run's own point stays.
+        other: A second run with a full evaluation: also print ED, the share of preferences that the first run wins.
+        reference: Also print HV from this point, one number per objective. The run's own point stays.
         trust: Import the code that the run's domain names.
     """
     if isinstance(policies := deploy.open_policies(run, trust), deploy.ExportedPolicies):
         if other is not None or reference:
             raise UserError(f"--other and --reference are for runs, but {run} is a policy file")
         return _evaluate_policy(policies)
-    # Errors in the arguments are raised before an evaluation that may take minutes.
+    # Check the arguments before the evaluation, which may take minutes.
     if other is not None:
         comparison.read(other)
     if reference and (run / CONFIG).exists():
@@ -248,11 +249,11 @@ def plot(
     """Draw the pictures of a run (front, curves, training, generations, predictions), or several runs' curves in one.
 
     Args:
-        run: A run folder or a file written by `qpensieve export`, or several of them.
-        out: One run: a file (.png, .pdf, .svg, .jpg) for one picture (the front, if `--what` does not say), or a folder
-            for all; default: the run folder, or next to the exported file. Several runs: a file or a folder; default:
+        run: Run folders, or files written by `qpensieve export`.
+        out: A file (.png, .pdf, .svg, .jpg) or a folder. One run: a file gets one picture (`--what`, or the front), and
+            a folder all; default: the run folder, or the folder of the exported file. Several runs: default
             compare.png.
-        what: Draw only this picture. training: logged losses, gradients, entropy and values by preference, with alarms.
+        what: Draw only this picture. training: losses, gradients, entropy and values by preference, with alarms.
             generations and predictions: the search of pgmorl and pfa.
     """
     _check_named(run)
@@ -288,17 +289,17 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
     critics: bool = False,
     trust: bool = False,
 ) -> None:
-    """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader for NumPy alone.
+    """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader that needs NumPy.
 
-    If these policies were calibrated, the file also holds the calibration, which the loader's `ask` applies.
+    If the policies were calibrated, the file also has the calibration, which the loader's `ask` applies.
 
     Args:
         run: The run folder, or the folder of a saved agent.
         out: The file to write. Default: policy/policy.npz in the run folder.
-        seed: Number of the seed. Default: the best by UT if this step was fully evaluated, else the first.
+        seed: Number of the seed. Default: the best by UT if this step was evaluated fully, else the first.
         step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py next to the file.
-        critics: Write the critics too: the loader's `value` uses them.
+        critics: Also write the critics, for the loader's `value`.
         trust: Import the code that the run's domain names.
     """
     written = deploy.export_policy(run, out or run / POLICY / "policy.npz", seed, step, trust, _warn, critics)
@@ -314,15 +315,15 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
 
 
 def calibrate(run: RunFolder, episodes: int = EPISODES, trust: bool = False, quiet: bool = False) -> None:
-    """Find, for each preference, the row of the test table to ask the policy for; writes calibration.json.
+    """Find for each preference the row of the test table to ask the policy for; write calibration.json.
 
-    Some rows of the test table are played. For each preference the best row is chosen, and the choice is confirmed on
-    other episodes. A preference without a confirmed gain asks for itself. `predict(..., calibrated=True)` and exported
+    Some rows of the test table are played. For each preference the best row is chosen, and other episodes confirm the
+    choice. A preference without a confirmed gain keeps its own row. `predict(..., calibrated=True)` and exported
     policies use the result, and the run's table shows the gain.
 
     Args:
         run: The run folder, or the folder of a saved agent.
-        episodes: Episodes of each seed, at most; their environment steps count as samples.
+        episodes: Most episodes of each seed. Their environment steps count as samples.
         trust: Import the code that the run's domain names.
         quiet: No progress line.
     """
@@ -346,10 +347,10 @@ def compare(
 
     Args:
         results: Run folders, or files written by `qpensieve export`.
-        step: Environment step of the full evaluation; default: each run's newest.
-        out: Also draw a picture here: a file (.png, .pdf, .svg, .jpg), or a folder for compare.png.
-        curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
-        reference: Measure HV from this point, one number per objective; default: that of the runs.
+        step: Environment step of the full evaluation. Default: each run's newest.
+        out: Also draw a picture: a file (.png, .pdf, .svg, .jpg), or a folder for compare.png.
+        curves: Only draw the learning curves of runs of single preferences (sac, hybrid-sac).
+        reference: Measure HV from this point, one number per objective. Default: the point of the runs.
     """
     _check_named(results)
     target = None if out is None else pictures.file_of(out, "curves.png" if curves else COMPARED)
@@ -381,15 +382,15 @@ def critic(  # noqa: PLR0913 (each argument is an option)
     trust: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Measure L_critic: how far the critics of a run are from Monte-Carlo returns of their policy; writes critic.json.
+    """Measure L_critic: how far the critics of a run are from Monte-Carlo returns of their policy; write critic.json.
 
     Args:
-        run: The run folder; methods with a replay (not pgmorl and pfa).
+        run: The run folder, of a method with a replay (not pgmorl and pfa).
         step: Steps of kept parameters or of a checkpoint. Default: the newest.
-        all_steps: All steps that the run kept.
-        preferences: Such as 0.1,0.9 0.5,0.5. Default: the agents' own (sac, hybrid-sac), else the paper's.
-        pairs: Pairs of state and action per seed and preference, each from a fresh episode.
-        rollouts: Returns per pair.
+        all_steps: Measure all steps that the run kept.
+        preferences: Preferences such as 0.1,0.9 0.5,0.5. Default: the agents' own (sac, hybrid-sac), else the paper's.
+        pairs: Pairs of state and action per seed and preference, each from a new episode.
+        rollouts: Returns of each pair.
         actions: How the actions of the pairs are drawn: by the policy, or uniformly.
         seed: Seed of the measurement.
         trust: Import the code that the run's domain names.
@@ -411,10 +412,7 @@ def domains() -> None:
 
 
 def _peek(words: list[str], option: str, default: str) -> str:
-    """Return the value of an option before the words are parsed, because it decides which settings exist.
-
-    The last value in the words is returned; `default` if the option is missing.
-    """
+    """Return the last value of an option in words that are not parsed yet; `default` if the option is missing."""
     found = default
     for i, word in enumerate(words):
         if word == option and i + 1 < len(words):
@@ -434,7 +432,7 @@ def _complete(run: Run, hint: str = "") -> None:
         step = run.last_checkpoint_step
         kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
         raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
-    except KeyboardInterrupt:  # the second one, or one after training
+    except KeyboardInterrupt:  # a second Ctrl-C, or one after training
         raise runs.Stopped(f"interrupted; continue with: {run.resume_command}") from None
     finally:
         run.close()
@@ -442,7 +440,7 @@ def _complete(run: Run, hint: str = "") -> None:
 
 
 def _report(folder: Path) -> None:
-    """Print the table of a run and write its summary.json and pictures; without a full evaluation do nothing."""
+    """Print the table of a run, and write its summary.json and pictures. Without a full evaluation do nothing."""
     if len(load_evaluations(folder / EVALUATIONS).full_steps) == 0:
         return
     print(summaries.format_summary(summaries.write_summary(folder)))
@@ -467,7 +465,7 @@ def _dominance(run: Path, other: Path) -> str:
 
 
 def _domain_rows(domain: Domain) -> list[console.Row]:
-    """Return the rows of a domain in the list; its objectives may need several."""
+    """Return the rows of a domain in the list: several if its objectives do not fit into one."""
     pairs = zip(domain.objectives, domain.spec.reference or (), strict=True)
     first, *more = textwrap.wrap(", ".join(f"{name}\xa0({value:g})".replace(" ", "\xa0") for name, value in pairs), 44)
     sizes = {"obs": domain.obs_size, "act": domain.action_size, "steps": domain.max_steps}

@@ -1,7 +1,7 @@
-"""Compare configurations: are they of one run, or comparable in a table, by what their settings decide.
+"""Compare configurations: do they describe the same run, or runs that a table may compare?
 
-A field of `RunConfig` may carry a mark of what it decides (`settings.MACHINE`, ...). Fields without a mark, and all
-settings of methods, decide what is learned.
+A mark on a field of `RunConfig` says what it decides (`settings.MACHINE`, ...). Fields without a mark, and all settings
+of methods, decide what is learned.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,13 +18,13 @@ from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, Mark
 LEARNING = Mark("learning")
 EVERYTHING = frozenset({LEARNING, LENGTH, SEEDS, EVALUATION, RECORDS, MACHINE})
 SAME_NUMBERS = EVERYTHING - {MACHINE}
-"""A resumed run must agree with its checkpoint in all of these, but may be lengthened."""
+"""Marks of the settings in which a resumed run must agree with its checkpoint. Its length may grow."""
 SAME_SETTINGS = frozenset({LEARNING, LENGTH, EVALUATION})
-"""An exported file takes the place of a run of a plan if it agrees in all of these."""
+"""Marks of the settings in which an exported file must agree with the run of a plan whose place it takes."""
 
 
 class Difference(NamedTuple):
-    """One setting in which two configurations differ; a value is None if it is none or the setting is missing."""
+    """A setting in which two configurations differ. A value is None also if the setting is missing."""
 
     name: str
     before: object
@@ -35,13 +35,13 @@ class Difference(NamedTuple):
 
 
 def settings_of(config: RunConfig | Mapping[str, object], decide: Collection[Mark] = EVERYTHING) -> dict[str, object]:
-    """Return name -> value of the settings, of a configuration and its parts, with a mark among `decide`.
+    """Return name -> value of the settings of a configuration and its parts that have a mark in `decide`.
 
-    Schedules are filled in where this version can run the configuration. Values are made comparable: lists are tuples,
-    whole floats are integers, and a built-in domain has its short name.
+    Schedules are filled in if this version can run the configuration. So that values can be compared, lists become
+    tuples, whole floats become integers, and a built-in domain gets its short name.
 
     Args:
-        config: A configuration, or a saved one, also by an earlier version.
+        config: A configuration, or one that this or an earlier version saved.
         decide: Marks, such as `SAME_SETTINGS`.
     """
     built = config if isinstance(config, RunConfig) else _built(config)
@@ -57,7 +57,7 @@ def settings_that_differ(
     now: RunConfig | Mapping[str, object],
     decide: Collection[Mark] = EVERYTHING,
 ) -> list[Difference]:
-    """List the settings with a mark among `decide` in which two configurations differ."""
+    """List the settings with a mark in `decide` in which two configurations differ."""
     theirs, ours = settings_of(before, decide), settings_of(now, decide)
     of = lambda flat, name: flat.get(name, _plain(parts.RETIRED.get(name)))
     pairs = [Difference(name, of(theirs, name), of(ours, name)) for name in {**theirs, **ours}]
@@ -73,9 +73,9 @@ def recipe(config: RunConfig) -> str | None:
 
 
 def is_bound_to_length(config: RunConfig) -> bool:
-    """Return whether what is learned depends on `steps`, so that a longer run cannot continue this one.
+    """Return whether learning depends on `steps`, so that a longer run cannot continue this one.
 
-    That is so for a population, and where `steps` sets `random_steps` or a setting of the method.
+    This is so for a population, and if `steps` sets `random_steps` or a setting of the method.
     """
     planned = with_schedule(config)
     is_planned = (planned.agent, planned.random_steps) != (config.agent, config.random_steps)

@@ -1,4 +1,4 @@
-"""Configuration of a run: typed and frozen, with checks and presets; written to JSON and read from it."""
+"""Configuration of a run: its settings, checks and presets, and its file."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ from qpensieve.settings import (
 from qpensieve.types import EnvSpec
 
 NOISE_CORRELATION = 0.8
-"""Correlation of ar1 noise from one step to the next."""
+"""Correlation of `ar1` random actions from one step to the next."""
 SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
 
@@ -40,9 +40,9 @@ class Share(NamedTuple):
     """The value of a setting that follows the length of the run.
 
     Attributes:
-        of: Whether the value is a part of the steps or of the updates.
-        part: The part: 10 means a tenth.
-        most: The largest value, reached by long runs.
+        of: The length: steps or updates.
+        part: The length is divided by this number.
+        most: The largest value. None: no limit.
     """
 
     of: Literal["steps", "updates"]
@@ -50,7 +50,7 @@ class Share(NamedTuple):
     most: int | None = None
 
     def value(self, config: "RunConfig") -> int:
-        """Return the value for a run, in whole blocks."""
+        """Return the value for a run, a multiple of the block."""
         total, unit = config.steps, config.block
         if self.of == "updates":
             total, unit = config.num_updates, unit * config.updates_per_step
@@ -59,7 +59,7 @@ class Share(NamedTuple):
 
 
 SCHEDULE: dict[str, Share] = {
-    "random_steps": Share("steps", 10, most=10_000),  # the first: it decides how many updates there are
+    "random_steps": Share("steps", 10, most=10_000),  # first, because the number of updates depends on it
     "eval_period": Share("steps", 10, most=50_000),
     "parameters_period": Share("steps", 5, most=100_000),
     "log_period": Share("steps", 20, most=1_000),
@@ -69,12 +69,12 @@ SCHEDULE: dict[str, Share] = {
     "anneal_updates": Share("updates", 1),
     "anneal_steps": Share("steps", 1),
 }
-"""Settings that follow the length of the run where they are None."""
+"""Settings that follow the length of the run if they are None."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One training run: a domain, an algorithm, several seeds trained side by side."""
+    """One training run: a domain, an algorithm, and seeds that train together."""
 
     domain: str
     """A domain (`qpensieve domains`), a Gymnasium id, or module:factory."""
@@ -138,12 +138,12 @@ class RunConfig:
 
     @property
     def method(self) -> Method:
-        """Row of the algorithm in the table of methods."""
+        """The algorithm's row in the table of methods."""
         return get_method(self.algo)
 
     @property
     def domain_id(self) -> str:
-        """Short name of a built-in domain; for any other environment `domain` as text."""
+        """Short name of a built-in domain; for other environments `domain` as text."""
         known = find_domain(self.domain) if isinstance(self.domain, str) else None  # the API also takes functions
         return str(self.domain) if known is None else known.id
 
@@ -159,7 +159,7 @@ class RunConfig:
 
     @property
     def num_updates(self) -> int:
-        """Updates of the whole run, which begin after the random steps."""
+        """Updates of the whole run. They begin after the random steps."""
         return max(1, (self.steps - self.random_steps) * self.updates_per_step)
 
     @property
@@ -212,10 +212,10 @@ QUICK_RUN: dict[str, object] = {
     "eval_period": 5_000,
     "parameters_period": 10_000,
 }
-"""Settings that `quick` changes in every run with a replay; each method adds its own (`Method.quick`)."""
+"""Settings of the preset `quick` for methods with a replay; `Method.quick` adds more."""
 
 EVAL_STRIDES = {5: 25}
-"""Number of objectives -> `eval_stride`, where short evaluations of every fifth row would cost more than training."""
+"""Number of objectives -> `eval_stride`, where the default would make evaluations take longer than training."""
 
 
 def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") -> RunConfig:
@@ -265,9 +265,9 @@ def spec_of(config: RunConfig) -> EnvSpec:
 
 
 def completed(saved: Mapping[str, object]) -> dict[str, object]:
-    """Return name -> value of a saved configuration and its parts, in the settings of this version.
+    """Return name -> value of a saved configuration and its parts, as this version names them.
 
-    Settings that it lacks are filled in. Unknown names and values of wrong types stay as they are.
+    Missing settings are filled in. Unknown names and values of wrong types stay.
     """
     agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
     run = parts.filled(RunConfig, {**saved, "agent": None})
@@ -278,9 +278,9 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_schedule(config: RunConfig) -> RunConfig:
-    """Return the config with numbers in place of None for the settings of `SCHEDULE`.
+    """Return the config with numbers for the settings of `SCHEDULE` that are None.
 
-    A config that `check` refuses is returned as it is.
+    A config that `check` refuses stays as it is.
     """
     if config.algo not in METHODS or parts.problems(config):  # `check` refuses these
         return config
@@ -295,8 +295,8 @@ def with_schedule(config: RunConfig) -> RunConfig:
 def lengthened(config: RunConfig, steps: int) -> RunConfig:
     """Return the config with another number of steps.
 
-    Settings that were annealed over the run or half of it are annealed over the new length. Settings of `SCHEDULE` that
-    are None get numbers for the new length. Other settings stay as they are.
+    Settings that were annealed over the run, or over half of it, are annealed over the new length. Settings of
+    `SCHEDULE` that are None get numbers for the new length. Other settings stay.
     """
     if parts.problems(config):
         return replace(config, steps=steps)
@@ -308,7 +308,7 @@ def lengthened(config: RunConfig, steps: int) -> RunConfig:
 
 
 def whole_blocks(config: RunConfig, steps: int, warn: Callable[[str], None]) -> int:
-    """Return the steps of a run, rounded up to whole blocks if its method has a replay; `warn` gets a sentence then."""
+    """Return the steps, rounded up to whole blocks if the method has a replay. `warn` is called if rounding."""
     if config.method.is_population or config.block < 1 or steps < 1:  # `check` refuses the last two
         return steps
     rounded = -(-steps // config.block) * config.block
@@ -318,7 +318,7 @@ def whole_blocks(config: RunConfig, steps: int, warn: Callable[[str], None]) -> 
 
 
 def describe_schedule(config: RunConfig) -> str:
-    """Describe in one line when a run acts at random, is evaluated and takes snapshots."""
+    """Describe in one line the random steps, evaluations and snapshots of a run."""
     values = {name: f"{value:,}" for name, value in parts.flat(config).items() if name in SCHEDULE and value}
     told = [f"{config.steps:,} steps"]
     if not config.method.is_population:
@@ -330,12 +330,12 @@ def describe_schedule(config: RunConfig) -> str:
 
 
 def remarks(config: RunConfig) -> list[str]:
-    """Return one sentence for each setting of a checked configuration that does less than its name promises."""
+    """Return one sentence for each setting with less effect than a user may expect. The config must be checked."""
     method, found = config.method, list[str]()
     before, now = parts.flat(method.config()), parts.flat(config.agent)
     if changed := [name for name in method.of_helper if now.get(name) != before[name]]:
         verb = "is" if len(changed) == 1 else "are"
-        found.append(f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without")
+        found.append(f"{', '.join(changed)} {verb} used by the helper alone, not by the SAC of {config.algo}")
     wanted, block = config.replay_capacity, config.block
     has_blocks = not method.is_population and not method.has_priorities
     if has_blocks and wanted < config.steps and wanted % block:
@@ -345,7 +345,7 @@ def remarks(config: RunConfig) -> list[str]:
 
 
 def about_learning(config: RunConfig, steps: int) -> str:
-    """Return a warning if training for `steps` ends before learning starts; else an empty text."""
+    """Return a warning if training for `steps` ends before learning starts, else an empty text."""
     if config.method.is_population or steps > config.random_steps:
         return ""
     return (
@@ -355,11 +355,7 @@ def about_learning(config: RunConfig, steps: int) -> str:
 
 
 def check(config: RunConfig) -> None:
-    """Refuse settings that cannot run.
-
-    Raises:
-        ValueError: Some setting cannot run; the message names each one and what it must be.
-    """
+    """Raise ValueError for settings that cannot run; the message says for each what it must be."""
     get_method(config.algo)  # an unknown method has no settings to check
     problems = parts.problems(config)
     if problems:
@@ -367,10 +363,9 @@ def check(config: RunConfig) -> None:
 
 
 def check_fits(config: RunConfig) -> None:
-    """Refuse a method that does not fit its built-in domain. Other environments are not checked: they must be made.
+    """Raise ValueError if the method does not fit its built-in domain, such as by preferences of another length.
 
-    Raises:
-        ValueError: Something does not fit, such as preferences for another number of objectives.
+    Other environments are not checked, because they would have to be made.
     """
     if find_domain(config.domain) is None:
         return
@@ -380,7 +375,7 @@ def check_fits(config: RunConfig) -> None:
 
 
 def override(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
-    """Return the config with settings changed by name; a name may belong to the run or to a part of its settings."""
+    """Return the config with some settings changed, of the run or of its parts."""
     for name, value in changes.items():
         config = parts.change(config, name, value)
     return config
@@ -391,7 +386,7 @@ def to_dict(config: RunConfig) -> dict[str, object]:
 
 
 def from_dict(values: Mapping[str, object]) -> RunConfig:
-    """Return the config that `to_dict` turned into `values`; its rules are not checked.
+    """Return the config that `to_dict` turned into `values`. Its rules are not checked.
 
     Raises:
         ValueError: A field is unknown, missing or of a wrong kind; the message names it.
@@ -414,7 +409,7 @@ def check_can_be_saved(config: RunConfig) -> None:
 
 
 def not_saved(domain: str) -> str:
-    """Explain why an environment without a name can be trained on but not saved, and what to do."""
+    """Return why an environment without a name cannot be saved, and what to do."""
     return (
         f"an environment must have a name to be saved, but {name_of(domain)} cannot be imported: put the class or "
         "function that makes it at the top of a module and pass its name, 'module:factory'"

@@ -19,26 +19,26 @@ Row = Mapping[str, str | float | int | None]
 
 COMPILING, RANDOM, LEARNING, EVALUATING, SAVING = "compiling", "random steps", "learning", "evaluating", "saving"
 DONE = "done"
-"""Phases of a run. The first block of random steps and the first of learning are shown as compiling."""
+"""Phases of a run. The first block of random steps, and the first block that learns, are shown as compiling."""
 RUNNING = "evaluation running"
-"""Shown while worker processes play an evaluation."""
+"""Text while worker processes play an evaluation."""
 HALF_LIFE = 120.0
-"""Seconds after which a measured pace counts half."""
+"""Seconds after which the weight of a measured pace is half."""
 SURE_AFTER = 3.0
-"""Seconds of learning after which its pace gives the estimate for the run."""
+"""Seconds of learning after which its pace is sure enough to estimate the time of a run."""
 PAGE = 79
-"""Columns that tables and texts keep to."""
+"""Width of tables and texts, columns."""
 NARROW, WIDE = 70, 100
-"""Columns of a terminal too narrow for a bar, and of one with room for a long one."""
+"""Columns of a terminal: below the first there is no bar, from the second on the bar is long."""
 LONG_RUN = 600.0
-"""Seconds; a run that takes longer announces how long it takes."""
+"""Estimated seconds above which a run announces its time."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-"""Codes that colour text on a terminal; Gymnasium puts them into its warnings."""
+"""Codes that colour text on a terminal, as in Gymnasium's warnings."""
 
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show each UserWarning as a plain sentence; other warnings keep Python's format, with their line of code."""
+    """Show each UserWarning as a plain sentence. Other warnings keep Python's format, with the line of code."""
     usual = warnings.formatwarning
 
     def format_warning(
@@ -66,15 +66,15 @@ class Output(Protocol):
 
 @dataclass(frozen=True)
 class Workload:
-    """The work of a run: its random steps and evaluations, and words for people.
+    """The work of a run, for the progress line and its estimate of the time left.
 
     Attributes:
-        random_steps: Number of steps before learning, which are fast and timed separately.
-        eval_period: Steps between evaluations; 0: there are none.
-        final_evaluation: Length of the evaluation at the end, in multiples of the others.
-        size: The run in words, such as `1.5M steps x 5 seeds`. Empty: the run and its time are not announced.
-        hint: Text after the announced time of a long run.
-        unit: Name of the steps that are counted.
+        random_steps: Number of steps before learning; they are fast, so they are timed separately.
+        eval_period: Steps between evaluations. 0: no evaluations.
+        final_evaluation: Duration of the evaluation at the end, in multiples of the earlier evaluations.
+        size: The size in words, such as `1.5M steps x 5 seeds`. Empty: size and time are not announced.
+        hint: Advice after the announced time of a long run.
+        unit: Name of the counted steps.
     """
 
     random_steps: int = 0
@@ -86,7 +86,7 @@ class Workload:
 
 
 class _Pace:
-    """Measured seconds per step; recent measurements count more."""
+    """Measured seconds per step. Recent measurements have more weight."""
 
     def __init__(self) -> None:
         self.seconds = self.steps = 0.0
@@ -97,21 +97,21 @@ class _Pace:
         self.steps = self.steps * fade + steps
 
     def time_for(self, steps: int) -> float:
-        """Return the seconds that `steps` steps should take: 0 for none, infinity before any step was timed."""
+        """Return the seconds that `steps` steps should take; infinity before any step was timed."""
         if steps <= 0:
             return 0.0
         return steps * self.seconds / self.steps if self.steps else math.inf
 
 
 class Progress:
-    """A progress line: on a terminal one line that is updated and never wraps, elsewhere a plain line now and then.
+    """A progress line. On a terminal it is updated in place and never wraps; elsewhere a plain line is added at times.
 
     Args:
         total: The last step.
         start: The step at the beginning.
         out: Stream to write to. None: stderr.
-        quiet: Write only `answer`.
-        workload: Random steps and evaluations of the run, and its words. None: steps alone.
+        quiet: Write nothing except answers.
+        workload: The work of the run. None: steps alone.
     """
 
     def __init__(
@@ -132,11 +132,11 @@ class Progress:
         self._period = 0.5 if self._out.isatty() else 30.0
 
     def note(self, **notes: str) -> None:
-        """Show these values at the end of the line from now on, the most important first: UT, HV, temperature."""
+        """Show these values at the end of the line from now on, the most important first."""
         self._notes = notes
 
     def mark_evaluation(self, is_running: bool) -> None:
-        """Show whether worker processes play an evaluation. The estimate assumes the same time for the last one."""
+        """Show whether worker processes play an evaluation, and measure its time for the estimate."""
         now = time.monotonic()
         if is_running and self._running_since is None:
             self._running_since = now
@@ -144,12 +144,12 @@ class Progress:
             self._in_workers, self._running_since = now - self._running_since, None
 
     def announce(self) -> None:
-        """Write how large the run is. Its time can be estimated only after the first learning steps."""
+        """Write the size of the run. `show` adds the estimated time after the first learning steps."""
         if self._workload.size and self._step < self._total:
             self.say(self._workload.size)
 
     def enter(self, phase: str) -> None:
-        """Begin a phase; the line shows it at once if it is new, or on a terminal if it is another phase."""
+        """Begin a phase. A phase that was never shown is shown at once, and on a terminal every change."""
         self._account()
         is_new, is_other = phase not in self._seen, phase != self._phase
         self._seen.add(phase)
@@ -160,7 +160,7 @@ class Progress:
             self._draw()
 
     def show(self, step: int, force: bool = False) -> None:
-        """Record that the run reached `step`, and update the line if its period has passed or `force` is set."""
+        """Record that the run reached `step`. Update the line if an update is due or `force` is set."""
         self._account()
         self._count(step)
         self._say_estimate()
@@ -173,13 +173,13 @@ class Progress:
             self.answer(message)
 
     def answer(self, message: str) -> None:
-        """Write a message on its own line even if quiet: the user asked for it."""
+        """Write a message that the user asked for on its own line, even if quiet."""
         self._out.write(("\r\x1b[K" if self._is_live else "") + message + "\n")
         self._is_live = False
         self._out.flush()
 
     def end(self) -> None:
-        """End the live line, so that later output comes below it."""
+        """End the line that is updated, so that later output comes below it."""
         if self._is_live:
             self._out.write("\n")
             self._is_live = False
@@ -190,7 +190,7 @@ class Progress:
         self._marked = now
 
     def _count(self, step: int) -> None:
-        """Add the time since the last steps to the pace of their phase; time to compile is left out."""
+        """Add the new steps and their time to the pace of the phase, without the time to compile."""
         spent, self._spent = self._spent, defaultdict(float)
         self._evaluation = spent.pop(EVALUATING, self._evaluation)
         num, self._step = step - self._step, step
@@ -200,7 +200,7 @@ class Progress:
             self._paces[self._work].add(sum(spent.values()), num)
 
     def seconds_left(self) -> float:
-        """Estimate the seconds left from the pace of each phase and the last evaluation; infinity without a pace."""
+        """Estimate the seconds left from the measured paces and the newest evaluation; infinity without a pace."""
         ahead, left = self._workload, self._total - self._step
         num_random = max(0, min(left, ahead.random_steps - self._step))
         seconds = self._paces[RANDOM].time_for(num_random) + self._paces[LEARNING].time_for(left - num_random)
@@ -209,7 +209,7 @@ class Progress:
         return seconds + self._evaluation * num + max(self._evaluation, self._in_workers) * ahead.final_evaluation
 
     def _say_estimate(self) -> None:
-        """Write once how long a long run will take, as soon as the pace of learning is known."""
+        """Announce the time of a long run once, as soon as the pace of learning is known."""
         if self._is_estimated or self._paces[LEARNING].seconds < SURE_AFTER:
             return
         self._is_estimated = True
@@ -223,13 +223,13 @@ class Progress:
         if self._quiet:
             return
         self._is_live = self._out.isatty()
-        # The last column stays free: some terminals wrap once it is written.
+        # The last column stays free, because some terminals wrap when it is written.
         line = fit(self._parts(), width_of(self._out) - 1) if self._is_live else fit(self._parts(), sys.maxsize)
         self._out.write(f"\r\x1b[K{line}" if self._is_live else line + "\n")
         self._out.flush()
 
     def _parts(self) -> list[tuple[int, str]]:
-        """Return rank and text of each part of the line, in order; `fit` drops high ranks first."""
+        """Return the parts of the line in order, each with its rank; `fit` drops high ranks first."""
         share = self._step / self._total
         width = width_of(self._out) if self._is_live else WIDE
         size = 20 if width >= WIDE else 10
@@ -258,7 +258,7 @@ class Progress:
 
 
 def fit(parts: Sequence[tuple[int, str]], width: int) -> str:
-    """Join texts in their order, two spaces apart; texts of the highest ranks are left out to fit into `width`."""
+    """Join texts in their order, two spaces apart. Texts of the highest ranks are left out until the rest fits."""
     kept: set[int] = set()
     used = -2
     for i in sorted(range(len(parts)), key=lambda i: parts[i][0]):
@@ -270,7 +270,7 @@ def fit(parts: Sequence[tuple[int, str]], width: int) -> str:
 
 
 def width_of(out: Output) -> int:
-    """Return the columns of the terminal now: users resize it."""
+    """Return the current columns of the terminal, which users resize."""
     try:
         return os.get_terminal_size(out.fileno()).columns or shutil.get_terminal_size().columns
     except (OSError, ValueError):  # not a real terminal
@@ -296,7 +296,7 @@ def format_about(seconds: float) -> str:
 
 
 def format_count(num: int) -> str:
-    """Return a number of steps in few characters, such as 35k or 1.5M."""
+    """Return a number in few characters, such as 35k or 1.5M."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if num >= size:
             return f"{num / size:.3g}{unit}"
@@ -304,19 +304,20 @@ def format_count(num: int) -> str:
 
 
 def format_number(value: float | int, digits: int = 4, whole_from: float | int = 1e4) -> str:
-    """Return `value` with `digits` significant digits; from `whole_from` on as a whole number with commas."""
+    """Return `value` with `digits` significant digits, or as a whole number with commas from `whole_from` on."""
     return f"{value:,.0f}" if abs(value) >= whole_from else f"{value:.{digits}g}"
 
 
 def format_spread(mean: float, std: float | None, show: Callable[..., str] = format_number) -> str:
-    """Return mean and standard deviation as text, each shown by `show`; the mean alone if `std` is None."""
+    """Return mean and standard deviation as text; the mean alone if `std` is None."""
     return show(mean) if std is None else f"{show(mean)} +- {show(std)}"
 
 
 def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[float | int], str] | None = None) -> str:
-    """Return rows as a table with a column per key of the first row: text left, numbers right, headings underlined.
+    """Return rows as a table with a column for each key of the first row.
 
-    If the table is wider than `width`, its headings are broken. Columns that still do not fit follow in further tables.
+    Text is aligned left and numbers right. If the table is wider than `width`, headings are broken into lines, and
+    columns that still do not fit follow in further tables.
 
     Args:
         rows: The rows; at least one.
@@ -347,7 +348,7 @@ def _format_block(rows: Sequence[Row], heads: Mapping[str, list[str]], cells: Ma
 
 
 def format_entries(entries: Mapping[str, str]) -> str:
-    """Return a list of names, each followed by its text with indented lines."""
+    """Return names with their texts as an indented list."""
     width = max(map(len, entries)) + 4
     columns = max(50, min(WIDE, shutil.get_terminal_size().columns) - 1)
     gap = " " * width

@@ -1,4 +1,4 @@
-"""Errors whose cause a user can remove, and the wish to stop. All other errors are bugs."""
+"""Errors whose cause a user can remove, and the request to stop. All other errors are bugs."""
 
 import errno
 import os
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
-"""Errors of the system that no code causes: a full, read-only or broken disk."""
+"""Numbers of errors of a full, read-only or broken disk."""
 PERMISSIONS = {errno.EACCES, errno.EPERM}
 
 
 class StopTraining(Exception):  # noqa: N818 (not an error: the user wants it)
-    """Raised by a callback to stop the training; what was learned is kept."""
+    """Raised by a callback to stop the training. The agent keeps what it learned."""
 
 
 class ShownError(Exception):
-    """An error whose message is enough for a user: the command shows no traceback."""
+    """An error that the command shows as its message alone, without a traceback."""
 
 
 class UserError(ShownError, ValueError):
@@ -31,7 +31,7 @@ class MissingFileError(FileNotFoundError, UserFileError):
 
 
 class FileInTheWayError(FileExistsError, UserFileError):
-    """A file or folder is already where a new one must be made."""
+    """A file or folder exists where a new one must be made."""
 
 
 class MissingPackageError(UserError, ImportError):
@@ -69,10 +69,7 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether the machine caused the error, not a bug.
-
-    The disk is full, over quota, read-only or failing, or the permission for a named file is missing.
-    """
+    """Return whether the machine caused the error: the disk, or a missing permission for a named file."""
     if not isinstance(error, OSError):
         return False
     return error.errno in REFUSALS or (error.errno in PERMISSIONS and error.filename is not None)

@@ -1,4 +1,4 @@
-"""Returns that a policy reaches under many preferences, and the choice of a preference by bounds on these returns."""
+"""The returns of a policy under many preferences, and the choice of a preference by bounds on returns."""
 
 import math
 import warnings
@@ -13,13 +13,13 @@ from qpensieve.console import Row, format_number, format_spread, format_table
 from qpensieve.errors import UserError
 
 Axis = str | int
-"""An objective: its name, or its number counted from 0."""
+"""An objective: its name, or its index from 0."""
 Bound = tuple[str, float | int]
 """A bound of an objective's return, such as (">=", -50.0)."""
 
 
 def number_of(objective: Axis, objectives: Sequence[str]) -> int:
-    """Return the number of an objective; ValueError if no objective has this name or number."""
+    """Return the index of an objective; ValueError if no objective has this name or index."""
     numbers = dict(enumerate(objectives))
     if objective not in (*numbers, *objectives) or isinstance(objective, bool):
         named = ", ".join(f"{name} ({i})" for i, name in numbers.items())
@@ -34,9 +34,9 @@ class Front:
     Attributes:
         objectives: Names, in reward order.
         preferences: One row per preference.
-        mean: Mean return over the row's episodes; for pgmorl and pfa over the episodes of all rows that share a policy.
+        mean: Mean return of each row. For pgmorl and pfa it is over the episodes of all rows that share a policy.
         spread: Standard deviation over the row's episodes; NaN for a single episode.
-        is_best: Whether no other row dominates the row; of equal rows only the first is best.
+        is_best: Whether no other row dominates the row. Of equal rows only the first is best.
     """
 
     objectives: tuple[str, ...]
@@ -46,7 +46,7 @@ class Front:
     is_best: Bool[np.ndarray, " p"]
 
     def rows(self, only_best: bool = True) -> list[Row]:
-        """Return one dict per preference, or per best one: the preference, then mean and spread of every objective."""
+        """Return a dict for each preference, or each best one: preference, and mean and spread of every objective."""
         chosen = np.flatnonzero(self.is_best) if only_best else np.arange(len(self.mean))
         return [self._row(i) for i in chosen.tolist()]
 
@@ -62,11 +62,11 @@ class Front:
     def choose(self, maximize: Axis, where: Mapping[Axis, Bound] | None = None) -> "Choice":
         """Choose the preference under which one objective is largest while others keep their bounds.
 
-        If no preference keeps all bounds, the nearest one is chosen, with a warning. Distances are measured in the
-        range that each objective has over all rows.
+        If no preference keeps all bounds, the nearest one is chosen, with a warning. Distances to a bound are in units
+        of the objective's range over all rows.
 
         Args:
-            maximize: Name or number of an objective.
+            maximize: Name or index of an objective.
             where: Objective -> bound, such as {"control": (">=", -50)}. None: no bounds.
 
         Raises:
@@ -78,7 +78,7 @@ class Front:
             missed += self._missed(number_of(name, self.objectives), *_checked_bound(name, bound))
         first = np.lexsort((-self.mean[:, column], missed))[0]
         is_equal = (missed == missed[first]) & (self.mean[:, column] == self.mean[first, column])
-        equal = np.flatnonzero(is_equal)  # of these, one that is no worse than the others elsewhere
+        equal = np.flatnonzero(is_equal)  # take a row that no other of these dominates
         best = equal[np.argmax(metrics.is_non_dominated(self.mean[equal]))]
         choice = Choice(self.objectives, self.preferences[best], self.mean[best], bool(missed[best] == 0.0))
         if not choice.is_feasible:
@@ -86,10 +86,10 @@ class Front:
         return choice
 
     def _missed(self, column: int, comparison: str, bound: float | int) -> Float64[np.ndarray, " p"]:
-        """Return how far each row is from a bound, in units of the objective's range; 0 where the row keeps it."""
+        """Return how far each row is from a bound, in units of the objective's range; 0 if the row keeps it."""
         values = self.mean[:, column]
         gap = bound - values if comparison == ">=" else values - bound
-        return np.maximum(gap, 0.0) / (float(np.ptp(values)) or 1.0)  # where all rows are equal, any unit will do
+        return np.maximum(gap, 0.0) / (float(np.ptp(values)) or 1.0)  # any unit fits if all rows are equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ def measure(
         objectives: Names, in reward order.
         preferences: One row per preference.
         returns: Returns of single episodes, which give the spread.
-        shared: Returns in which all rows of one policy have the same mean, which give the means. None: `returns` do.
+        shared: Returns that give the means, where rows of one policy share their episodes. None: `returns`.
     """
     mean = (returns if shared is None else shared).mean(axis=1)
     spread = returns.std(axis=1) if returns.shape[1] > 1 else np.full_like(mean, np.nan)

@@ -1,4 +1,4 @@
-"""Modules of the user: import them from the working folder too, and find the line of theirs that raised an error."""
+"""Modules of the user: import them from the working folder, and find the line that raised an error."""
 
 import contextlib
 import importlib
@@ -14,17 +14,17 @@ OURS = Path(__file__).parent
 INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")})
 """Folders of packages that pip installs."""
 NO_FILES = ("<frozen", "<@")
-"""Beginnings of the file names of code without a file: Python's own, and checks of types."""
+"""Beginnings of the file names of code without a file, such as Python's frozen modules."""
 STANDARD = Path(sysconfig.get_path("stdlib"))
-"""The folder of Python's own modules; it may hold `INSTALLED`."""
+"""The folder of Python's own modules. It may contain folders of `INSTALLED`."""
 
 
 @contextlib.contextmanager
 def working_folder() -> Iterator[None]:
-    """Let modules be found in the working folder, after all other places, and only inside this block.
+    """Let modules be found in the working folder within the block, after all other places.
 
-    A command that pip installs does not look there by itself. Other imports must not either: a file of a received
-    folder may have the name of a module that some library looks for.
+    Commands that pip installs do not look there. Imports outside the block must not look there either, because a file
+    of a received folder may have the name of a module that some library tries to import.
     """
     folder = os.getcwd()
     if folder in sys.path or "" in sys.path:
@@ -40,9 +40,9 @@ def working_folder() -> Iterator[None]:
 
 
 def place_of(error: BaseException) -> str:
-    """Return where the user's code raised an error, as ` (FILE, line 7, in step)`.
+    """Return where the user's code raised an error, such as ` (FILE, line 7, in step)`.
 
-    Without a line of the user's, it is the last line of another package; empty if this package raised the error.
+    If no line is the user's, return the last line of another package. If this package raised the error, return "".
     """
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_standard(Path(frame.filename))]
     if not frames or _is_ours(Path(frames[-1].filename)):

@@ -1,4 +1,4 @@
-"""The machine that this process runs on, and how JAX compiles for it. Importing this changes no setting."""
+"""Cores, memory and cards of this machine, and how JAX compiles for it. The import changes no setting."""
 
 import ctypes
 import hashlib
@@ -13,11 +13,11 @@ from pathlib import Path
 from threading import Lock
 
 CORES_VARIABLE = "QPENSIEVE_CORES"
-"""Environment variable: number of cores that a process may use, for several runs side by side on one machine."""
+"""Environment variable: number of cores that a process may use, for several runs on one machine."""
 
 
 def available_cores() -> int:
-    """Return the number of cores this process may use: `QPENSIEVE_CORES`, else the system's answer, else all cores."""
+    """Return the number of cores that this process may use: `QPENSIEVE_CORES`, or what the system allows."""
     given = os.environ.get(CORES_VARIABLE, "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
@@ -28,11 +28,11 @@ def available_cores() -> int:
 
 
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Files with the memory limit of a container, for both versions of the kernel's control groups."""
+"""Files with the memory limit of a container, in both versions of control groups."""
 
 
 def memory() -> int | None:
-    """Return the bytes of memory of this machine, or of the container if it may use less; None if both are unknown."""
+    """Return the bytes of memory of this machine, or of the container if that is less; None if unknown."""
     found = []
     with suppress(AttributeError, ValueError, OSError):  # not on every system
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -43,7 +43,7 @@ def memory() -> int | None:
 
 
 class _OneBlasThread:
-    """Keeps NumPy's OpenBLAS at one thread while any block is inside; then restores its number of threads."""
+    """A context that keeps NumPy's OpenBLAS at one thread, and restores the number of threads at its end."""
 
     def __init__(self):
         found = importlib.util.find_spec("numpy._core._multiarray_umath")
@@ -70,10 +70,10 @@ class _OneBlasThread:
 
 @cache
 def one_blas_thread() -> _OneBlasThread:
-    """Return the context in which NumPy's products use one thread of OpenBLAS; other BLAS libraries are left alone.
+    """Return the context in which NumPy's matrix products use one thread of OpenBLAS. Other libraries are unaffected.
 
-    Some kernels of OpenBLAS (Haswell, Zen) round differently with another number of threads. So a product that a run
-    depends on is computed in this context, or the run would not resume exactly with another number of threads.
+    Some kernels of OpenBLAS (Haswell, Zen) round differently with another number of threads. So a run computes its
+    products in this context; otherwise it would not resume exactly with another number of threads.
     """
     return _OneBlasThread()
 
@@ -84,12 +84,12 @@ def processor() -> str:
 
 
 def features() -> str:
-    """Return the instruction sets of the processor as one line: compiled programs may fail where that line differs."""
+    """Return the instruction sets of the processor. Compiled programs may fail on a processor with others."""
     return f"{platform.machine()} {_cpuinfo('flags')}"
 
 
 def _cpuinfo(field: str) -> str:
-    """Return a field of the first core, or "unknown"; without the file, the name of the processor that Python knows."""
+    """Return a field of the first core, or "unknown". Without the file return the processor's name in Python."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -98,7 +98,7 @@ def _cpuinfo(field: str) -> str:
 
 
 def gpus() -> list[str]:
-    """List the NVIDIA cards that this process may use, as CUDA_VISIBLE_DEVICES names them; does not start JAX."""
+    """List the NVIDIA cards that this process may use, as CUDA_VISIBLE_DEVICES names them, without starting JAX."""
     if os.environ.get("JAX_PLATFORMS", "").startswith("cpu"):
         return []
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -108,7 +108,7 @@ def gpus() -> list[str]:
 
 
 def gpu_names() -> list[str]:
-    """List the names of all NVIDIA cards of this machine; does not start JAX."""
+    """List the names of all NVIDIA cards of this machine, without starting JAX."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -118,7 +118,7 @@ def gpu_names() -> list[str]:
 
 
 def accelerator() -> str:
-    """Return the name of the device that JAX computes on; starts JAX if it has not started."""
+    """Return the name of the device that JAX computes on. Starts JAX."""
     import jax
 
     return jax.devices()[0].device_kind
@@ -129,26 +129,25 @@ GPU_OPTIONS = {
     "xla_gpu_graph_min_graph_size": "1",
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
 }
-"""Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch. Independent
-kernels of a graph run at the same time, which changes no number."""
+"""Compiler options: whole loops become one CUDA graph, because launching the many small kernels of an update takes most
+of its time. Independent kernels of a graph run at the same time, which changes no number."""
 MOST_DEVICES = 32
 """Largest number of CPU devices."""
 COUNT_FLAG = "xla_force_host_platform_device_count"
 CACHE_VARIABLE = "QPENSIEVE_CACHE"
 """Environment variable: the folder of compiled programs, or `off`."""
 CACHE_BYTES = 2**29
-"""Most bytes of compiled programs that stay on disk."""
+"""Most bytes of compiled programs on disk."""
 WORTH_KEEPING_SECONDS = 0.2
 KEPT_PROGRAMS = 32
-"""Number of sets of jitted functions that stay in memory: a second agent with the same settings is neither traced nor
-compiled again."""
+"""Sets of jitted functions that stay in memory, so that a second agent with the same settings is not compiled again."""
 OPTIMISATION = "xla_backend_optimization_level"
 
 
 def options_of_updates() -> dict[str, str] | None:
-    """Return compiler options, for `jax.jit`, of programs that update networks on a GPU; None elsewhere. Starts JAX.
+    """Return compiler options of programs that update networks on a GPU; None on other devices. Starts JAX.
 
-    Options that the user's XLA_FLAGS set, and options that this compiler does not accept, are left out.
+    Options in the user's XLA_FLAGS, and options that this compiler does not know, are left out.
     """
     import jax
 
@@ -160,10 +159,7 @@ def options_of_updates() -> dict[str, str] | None:
 
 @cache
 def is_known(name: str, value: str) -> bool:
-    """Return whether this compiler accepts an option with this value, found by compiling a trivial program.
-
-    In XLA_FLAGS an unknown option would end the process.
-    """
+    """Return whether this compiler accepts an option with this value; tried with a trivial program."""
     import jax
 
     try:
@@ -174,17 +170,17 @@ def is_known(name: str, value: str) -> bool:
 
 
 def num_parts(num_agents: int, num_cores: int) -> int:
-    """Return the number of equal parts to split the agents into: the smallest with a part for each core, if any.
+    """Return the number of equal parts to split the agents into: the smallest that gives every core a part.
 
-    Otherwise it is the largest possible number; at most `MOST_DEVICES`. Parts may be more than cores and then share
-    them: three agents on two cores take 1.5 times as long as two.
+    If there is none, return the largest number up to `MOST_DEVICES`. There may be more parts than cores, which then
+    share them: three agents on two cores take 1.5 times as long as two.
     """
     parts = [n for n in range(1, min(num_agents, MOST_DEVICES) + 1) if num_agents % n == 0]
     return next((n for n in parts if n >= num_cores), parts[-1])
 
 
 def make_devices(num: int) -> None:
-    """Let JAX start with `num` CPU devices. Nothing changes if JAX has started or the user has set a number."""
+    """Let JAX start with `num` CPU devices, unless JAX has started or the user has set a number."""
     import jax
 
     if jax.config.values["jax_num_cpu_devices"] >= 0 or COUNT_FLAG in os.environ.get("XLA_FLAGS", ""):
@@ -196,9 +192,9 @@ def make_devices(num: int) -> None:
 
 
 def options_to_run_once() -> dict[str, int] | None:
-    """Return compiler options of a program that runs once on a CPU; None elsewhere, or if the user has set the level.
+    """Return compiler options of a program that runs once on a CPU; None on other devices, or if the user has set one.
 
-    The last passes of LLVM take most of the time to compile. They change no number of a program without sums.
+    They skip the last passes of LLVM, which take most of the time and change no number of a program without sums.
     """
     import jax
 
@@ -208,9 +204,9 @@ def options_to_run_once() -> dict[str, int] | None:
 
 
 def keep_compiled() -> None:
-    """Keep compiled programs on disk, so that the second start with the same shapes need not compile.
+    """Keep compiled programs on disk, so that a second start with the same shapes does not compile.
 
-    Nothing changes if JAX's own setting names a folder, or if there is no folder to write to.
+    If JAX's own setting names a folder, or no folder can be written, nothing changes.
     """
     import jax
 
@@ -227,7 +223,7 @@ def keep_compiled() -> None:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of compiled programs, for this version of JAX and this processor; None: they are not kept."""
+    """Return the folder of compiled programs for this version of JAX and this processor; None if none are kept."""
     chosen = os.environ.get(CACHE_VARIABLE, "")
     if chosen == "off":
         return None

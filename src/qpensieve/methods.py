@@ -1,7 +1,6 @@
-"""The table of methods, one row each, for config, presets, command line, API and benchmarks.
+"""The table of methods. A new method is a file in `algos` and a row here.
 
-A new method is its own file and a row here. Off-policy methods have a `make` and train by `train.trainer`; populations
-have none and train by `train.population`.
+Off-policy methods have a `make`, and `train.trainer` trains them. `train.population` trains populations.
 """
 
 import dataclasses
@@ -24,19 +23,19 @@ Make = Callable[[Any, EnvSpec], Algorithm[Any]]
 
 @dataclass(frozen=True)
 class Method:
-    """One way to learn.
+    """A method of learning.
 
     Attributes:
-        name: What `--algo` takes.
-        summary: One line for people.
-        config: Its settings, a frozen dataclass whose defaults are the paper's.
+        name: Value of `--algo`.
+        summary: A line for help.
+        config: The class of its settings, a frozen dataclass whose defaults are the paper's.
         make: (settings, environment) -> algorithm. None: the method trains a population.
         paper: Domain id -> settings that the paper changes for that domain. None: the paper changes none.
-        robust: Settings that the preset `robust` changes, besides `config.SCHEDULE`. None: it has no such preset.
+        robust: Settings that the preset `robust` changes, in addition to `config.SCHEDULE`. None: no such preset.
         quick: Settings that the preset `quick` changes; `config.QUICK_RUN` has those of all methods with a replay.
         defaults: Settings of the run that every preset of this method starts from.
         fixed: Settings of the run that the method cannot change -> their only value.
-        of_helper: Settings that only hybrid SAC's helper uses; a run that changes one says so.
+        of_helper: Settings that only the helper of hybrid SAC uses. A run that changes one gets a remark.
     """
 
     name: str
@@ -79,8 +78,8 @@ _QUICK_GUARDED: dict[str, object] = {
     "random_noise": "ar1",
     "updates_per_step": 4,
 }
-"""`quick` of Q-Pensieve and MO-SAC. Small networks overrate standing still; with a smaller discount its value falls
-sooner. Many updates per step let rare transitions count."""
+"""`quick` of Q-Pensieve and MO-SAC. Small networks overestimate the value of standing still, and a smaller discount
+lowers it sooner. Many updates per step give rare transitions more weight."""
 _QUICK_PENSIEVE: dict[str, object] = {"push_after": 4_000, "push_period": 1_000}
 RECIPE = 1
 """Version of the preset `robust`: every change of what the preset trains adds 1."""
@@ -174,11 +173,7 @@ _TABLE = (
 
 
 def check_row(method: Method) -> Method:
-    """Return the row, checked.
-
-    Raises:
-        ValueError: Its settings are no dataclass, a setting has no default, or `make` is missing.
-    """
+    """Return the row; ValueError if its settings are no dataclass, a setting has no default, or `make` is missing."""
     if not (isinstance(method.config, type) and dataclasses.is_dataclass(method.config)):
         raise UserError(f"method {method.name}: config must be the dataclass of its settings, got {method.config!r}")
     try:
@@ -191,14 +186,14 @@ def check_row(method: Method) -> Method:
 
 
 METHODS: dict[str, Method] = {method.name: check_row(method) for method in _TABLE}
-"""Name -> method, in the order shown to people."""
+"""Name -> method, in the order of help."""
 
 
 def register_method(method: Method) -> None:
     """Add a method to the table, for agents of this process: `Agent(domain, algo=method.name)`.
 
     Raises:
-        ValueError: The table has a method of this name, or `check_row` refuses the row.
+        ValueError: The name is taken, or `check_row` refuses the row.
     """
     if method.name in METHODS:
         raise UserError(f"there is a method {method.name} already: choose another name")
@@ -206,11 +201,7 @@ def register_method(method: Method) -> None:
 
 
 def get_method(name: str) -> Method:
-    """Return the row of a method.
-
-    Raises:
-        ValueError: The name is unknown; the message lists the known ones.
-    """
+    """Return the row of a method; ValueError with the known names if the name is unknown."""
     if name not in METHODS:
         near = difflib.get_close_matches(name, METHODS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
@@ -241,11 +232,7 @@ def _make_once(make: Make, settings: object, spec: EnvSpec) -> Algorithm[object]
 
 
 def check_continuous(name: str, spec: EnvSpec) -> None:
-    """Refuse an environment whose actions are indices.
-
-    Raises:
-        ValueError: Actions are indices; the message names a method for them.
-    """
+    """Raise ValueError if the environment has discrete actions; the message names a method for them."""
     if spec.num_actions is not None:
         raise UserError(
             f"{name} needs continuous actions, but {spec.id} has {spec.num_actions} discrete ones: "

@@ -1,4 +1,4 @@
-"""Rules by which tyro reads the options of a command: numbers such as 2e5, and settings that `--help` hides."""
+"""How tyro reads the options of a command: numbers such as 2e5, and settings that `--help` hides."""
 
 import dataclasses
 from collections.abc import Callable, Collection
@@ -45,7 +45,7 @@ def parse(
         what: The command or the class.
         words: Words of the command line.
         prog: Name of the command.
-        rule: How dataclasses become options. None: as tyro does it.
+        rule: How dataclasses become options. None: tyro's own rule.
         settings: Further arguments of `tyro.cli`.
 
     Raises:
@@ -66,7 +66,7 @@ def parse(
 
 
 def parse_settings(default: T, words: list[str], hidden: Collection[str], about: str) -> T:
-    """Make the settings of `qpensieve train` from words; if the words ask for help, show it and exit.
+    """Make the settings of `qpensieve train` from words. If the words ask for help, show it and exit.
 
     Args:
         default: Values of settings that the words do not name. If its domain is empty, the words must name one.
@@ -81,7 +81,7 @@ def parse_settings(default: T, words: list[str], hidden: Collection[str], about:
 
 
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | None] | None:
-    """Read 2e5 as a whole number, and `none` as None where the type allows it; None for other types than numbers."""
+    """Return how to read numbers: 2e5 may be a whole number, and `none` is None. Return None for other types."""
     kinds = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
     readers = [reader for kind, reader in ((int, whole), (float, number)) if kind in kinds]
     may_be_none = NoneType in kinds
@@ -106,7 +106,7 @@ def explanations(kind: type) -> dict[str, str]:
 
 
 def _settings(info: StructTypeInfo, hidden: Collection[str]) -> StructConstructorSpec | None:
-    """Describe the fields of a dataclass, and hide some of them from help; None for other types."""
+    """Return the options of a dataclass, some of them hidden from help; None for other types."""
     if not dataclasses.is_dataclass(info.type):
         return None
     from qpensieve.methods import METHODS  # imports JAX, which other commands do not need

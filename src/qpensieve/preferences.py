@@ -1,6 +1,6 @@
-"""Preferences: points `lam` on the simplex; entry i says how important objective i is.
+"""Preferences: points `lam` on the simplex, where entry i is the weight of objective i.
 
-This module draws preferences on the host (`learning/losses.py` does on the device). It has grids for sweeps, and the
+This module draws preferences on the host; `learning/losses.py` draws them on the device. It also has grids, and the
 versioned tables on which every algorithm is scored.
 """
 
@@ -28,13 +28,13 @@ class HasArray(Protocol):
 
 # numpy.typing.ArrayLike does not accept tuples when checked at run time, so the package has its own alias.
 ArrayLike = np.ndarray | HasArray | Sequence[object]
-"""What `np.asarray` turns into numbers: an array or nested sequences."""
+"""An array, or nested sequences, that `np.asarray` turns into numbers."""
 
 TEST_TABLE_VERSION = 1
-"""Newest version of the test tables; results of different versions must not be compared."""
+"""Newest version of the test tables. Results of different versions must not be compared."""
 
 SUM_TOLERANCE = 1e-6
-"""Largest distance between 1 and the sum of a preference; allows for float32 rounding."""
+"""Largest difference between 1 and the sum of a preference, from float32 rounding."""
 
 _TABLE_SEED = 20230501
 _TABLE_UNITS = 10**6
@@ -72,9 +72,9 @@ def _check_num_objectives(num_objectives: int) -> None:
 
 
 def normalize(draws: Any) -> Any:
-    """Divide rows of a JAX or NumPy array by their sums; a row of zeros becomes the centre of the simplex.
+    """Divide rows of a JAX or NumPy array by their sums. A row of zeros becomes the centre of the simplex.
 
-    Rows of zeros do occur: a float32 uniform number is 0 once in 2^23 draws.
+    Rows of zeros occur, because a float32 uniform number is 0 once in 2^23 draws.
     """
     draws = draws + (draws.sum(axis=-1, keepdims=True) == 0)
     return draws / draws.sum(axis=-1, keepdims=True)
@@ -90,7 +90,7 @@ def spaced_grid(num: int) -> Float64[np.ndarray, "m 2"]:
 def das_dennis(num_objectives: int, divisions: int) -> Float64[np.ndarray, "m d"]:
     """Return all preferences whose entries are multiples of 1 / `divisions`, in lexicographic order.
 
-    There are C(divisions + d - 1, d - 1) of them; each is a way to put d - 1 bars between `divisions` stars.
+    There are C(divisions + d - 1, d - 1): the ways to put d - 1 bars between `divisions` stars.
     """
     _check_num_objectives(num_objectives)
     if divisions < 1:
@@ -101,7 +101,7 @@ def das_dennis(num_objectives: int, divisions: int) -> Float64[np.ndarray, "m d"
 
 
 def sac_preferences() -> Float64[np.ndarray, "19 2"]:
-    """Return the 19 preferences (0.05k, 1 - 0.05k), k = 1..19, that have a single-objective SAC agent each."""
+    """Return the paper's 19 preferences of single-objective SAC: (0.05k, 1 - 0.05k) for k = 1..19."""
     return das_dennis(num_objectives=2, divisions=20)[1:-1]
 
 
@@ -145,7 +145,7 @@ def _raw_uniforms(num: int, num_objectives: int) -> Float64[np.ndarray, "p d"]:
 
 
 def _round_rows(table: Float64[np.ndarray, "p d"]) -> Float64[np.ndarray, "p d"]:
-    """Round rows to multiples of 1e-6. All entries but the last are cut, not rounded: so the last is never negative."""
+    """Make entries multiples of 1e-6. All but the last are rounded down, so that the last is never negative."""
     units = np.floor(table * _TABLE_UNITS).astype(np.int64)
     units[:, -1] = _TABLE_UNITS - units[:, :-1].sum(axis=1)
     return units / _TABLE_UNITS

@@ -1,6 +1,6 @@
-"""Settings are frozen dataclasses, nested by composition. This module reads, checks, changes and rebuilds any of them.
+"""Rules, checks, changes and reading of settings: frozen dataclasses, whose fields may be settings again (parts).
 
-The rule of a field is part of its annotation: `tau: Annotated[float, above(0)] = 0.005`.
+The rule of a field is in its annotation: `tau: Annotated[float, above(0)] = 0.005`.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ SYNONYMS = {
     "eval_freq": "eval_period",
     "lam": "preferences",
 }
-"""What other libraries call a setting -> what it is called here."""
+"""Name of a setting in other libraries -> its name here."""
 
 
 @runtime_checkable
@@ -70,10 +70,10 @@ class Settings(Protocol):
 
 @runtime_checkable
 class Checked(Protocol):
-    """Settings whose fields must fit each other."""
+    """Settings with rules about several fields at once."""
 
     def conflicts(self) -> list[str]:
-        """Return one sentence for each setting that does not fit the others."""
+        """Return one sentence for each field that does not fit the other fields."""
         ...
 
 
@@ -82,7 +82,7 @@ Part = TypeVar("Part", bound=Settings)
 
 @dataclass(frozen=True)
 class Rule:
-    """What the value of a field must be.
+    """A rule about the value of a field.
 
     Attributes:
         text: Completes the sentence "tau must be ...".
@@ -117,30 +117,30 @@ NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 
 @dataclass(frozen=True)
 class Mark:
-    """A property of a field that checks in other modules read, such as `WHOLE_BLOCKS`."""
+    """A mark of a field, which other modules read."""
 
     name: str
 
 
 WHOLE_BLOCKS = Mark("whole blocks")
-"""A number of steps or updates that must be a multiple of the run's block."""
+"""Steps or updates that must be a multiple of the block."""
 NEEDS_REPLAY = Mark("needs replay")
-"""A setting that only methods with a replay use."""
+"""Only methods with a replay use the setting."""
 LENGTH = Mark("length")
-"""How long a run trains."""
+"""The setting says how long a run trains."""
 SEEDS = Mark("seeds")
-"""Which seeds a run trains."""
+"""The setting says which seeds a run trains."""
 EVALUATION = Mark("evaluation")
-"""How much an evaluation plays."""
+"""The setting says how much an evaluation plays."""
 RECORDS = Mark("records")
-"""When a run is evaluated, logged and saved. What is learned depends on it only after a resume without the replay."""
+"""The setting says when a run is evaluated, logged and saved. It changes learning after a resume without replay."""
 MACHINE = Mark("machine")
-"""How a run uses its machine; no number depends on it."""
+"""The setting says how a run uses its machine. No number depends on it."""
 
 
 @dataclass(frozen=True)
 class Since:
-    """Mark of a field that some saved configurations lack, where its default is not what their runs did.
+    """Mark of a field that is newer than some saved configurations, whose runs did not behave as its default.
 
     Attributes:
         before: The value that describes those runs.
@@ -157,9 +157,9 @@ GUARDS: dict[str, tuple[object, object]] = {
     "max_push_loss": (None, 2.0),
     "snapshot_margin": (None, 0.05),
 }
-"""Retired setting of one guard -> its values off and on. `guards` now switches all; MO-SAC has the first four."""
+"""Retired setting of a guard -> its values off and on. Now `guards` switches all. MO-SAC has the first four."""
 ANY_VALUE = object()
-"""Marks a retired setting whose values all gave the same numbers, to rounding."""
+"""Value of a retired setting that changed numbers by rounding only."""
 RETIRED: dict[str, object] = {
     **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
@@ -175,17 +175,16 @@ RETIRED: dict[str, object] = {
     "eval_episodes": 2,
     "kernels": ANY_VALUE,  # hand-written kernels for Hopper GPUs: the same updates to rounding
 }
-"""Retired settings -> the value that describes every run now. docs/studies.md says what other values did."""
+"""Retired setting -> the value that describes every run now. docs/studies.md has the results of other values."""
 
 
 class _Field(NamedTuple):
-    """A field: its type, its rules and marks (`metadata`), and its default."""
+    """A field: its type, its rules and marks (`metadata`), its default; for a part also the class of its settings."""
 
     hint: object
     metadata: tuple[object, ...]
     default: object
     part: Callable[..., Settings] | None
-    """The class of the settings that the field holds; None: it holds a value."""
 
 
 @cache
@@ -201,9 +200,9 @@ def _fields(kind: Callable[..., object]) -> dict[str, _Field]:
 
 
 def has_type(hint: object, value: object) -> bool:
-    """Return whether a value has the type of a setting. A whole number is also a number; True and False are neither.
+    """Return whether a value has the type of a setting. A whole number is also a number; True and False are no numbers.
 
-    Any value passes for a type that no command line can set, such as a part with settings of its own.
+    Every value passes for other types, such as those of parts.
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
@@ -219,7 +218,7 @@ def has_type(hint: object, value: object) -> bool:
 
 
 LONGEST_WHOLE = 18
-"""Largest power of ten in a whole number that a user may write: 1e999999999 would fill the memory."""
+"""Largest power of ten in a whole number; 1e999999999 would fill the memory."""
 
 
 def whole(text: str) -> int:
@@ -250,19 +249,22 @@ def number(text: str) -> float:
 
 
 def fit(part: Settings, name: str, value: object) -> Any:
-    """Return a value converted to the type of the setting `name` of `part` or of its parts.
+    """Return a value converted to the type of a setting. It stays as it is if it cannot be converted.
 
-    A value that cannot be converted, or of an unknown name, is returned as it is.
+    Args:
+        part: The settings.
+        name: Name of a field of the settings or of their parts. The value stays as it is if there is no such field.
+        value: The value.
     """
     owner = next((one for one in _parts(part) if name in names(one)), None)
     return value if owner is None else _fitted(_fields(type(owner))[name].hint, value)
 
 
 def _fitted(hint: object, value: object) -> object:
-    """Convert a value of the API, JSON or TOML to the type `hint`; a value that fits no rule is returned as it is.
+    """Convert a value of the API, JSON or TOML to the type `hint`. A value that fits no rule stays.
 
     - Lists become tuples, and whole floats such as 1e6 become integers where `hint` is whole.
-    - Numbers as a preference become the text of settings, such as 0.9,0.1.
+    - A list of numbers becomes a text such as 0.9,0.1 where `hint` is text: a preference.
     - Numbers and arrays of NumPy and JAX become Python's own, because a run is saved as JSON.
     - The word `none` becomes None where `hint` has None and no text: TOML and the command line have no None.
     """
@@ -304,9 +306,9 @@ def describe_type(hint: object) -> str:
 
 
 def problems(part: Settings) -> list[str]:
-    """Return one sentence for every field, of the settings and of their parts, with a wrong type or a broken rule.
+    """Return one sentence for every field of the settings and their parts that has a wrong type or breaks a rule.
 
-    Rules, and conflicts of parts that are `Checked`, are looked at only if all types are right.
+    Rules and conflicts are checked only if all types are right.
     """
     wrong_types = [
         f"{name} must be {describe_type(field.hint)}, got {getattr(one, name)!r}"
@@ -314,7 +316,7 @@ def problems(part: Settings) -> list[str]:
         for name, field in _fields(type(one)).items()
         if not has_type(field.hint, getattr(one, name))
     ]
-    return wrong_types or [broken for one in _parts(part) for broken in _broken_rules(one)]  # rules are for right types
+    return wrong_types or [broken for one in _parts(part) for broken in _broken_rules(one)]
 
 
 def _broken_rules(part: Settings) -> list[str]:
@@ -380,11 +382,11 @@ def change(part: Part, name: str, value: object) -> Part:
 
 
 def suggestions(name: str, known: Collection[str]) -> list[str]:
-    """Return the settings that an unknown name probably means: its synonym, else those that are written alike."""
+    """Return the settings that an unknown name may mean: its synonym, else settings with a similar name."""
     if (meant := SYNONYMS.get(name)) is not None and meant in known:
         return [meant]
     like = partial(difflib.get_close_matches, name, sorted(known))
-    return like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
+    return like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # one letter is wrong: one suggestion
 
 
 def _parts(part: Settings) -> list[Settings]:
@@ -394,10 +396,10 @@ def _parts(part: Settings) -> list[Settings]:
 
 
 def filled(kind: Callable[..., Settings], saved: Mapping[str, object]) -> dict[str, object]:
-    """Return name -> value of saved settings and their parts, in the settings of this version.
+    """Return name -> value of saved settings and their parts, as this version names them.
 
-    Missing settings are filled in. Retired settings with the value of `RETIRED` are left out. If all retired guards
-    were on, `guards` is True. Unknown names and values of wrong types stay as they are.
+    Missing settings are filled in. Retired settings are left out if they have the value of `RETIRED`. If all retired
+    guards were on, `guards` is True. Unknown names and values of wrong types stay.
     """
     values = flat_saved(saved)
     guards = list(GUARDS.items()) if "num_snapshots" in values else list(GUARDS.items())[:4]
@@ -422,7 +424,7 @@ def _with_defaults(kind: Callable[..., Settings], values: Mapping[str, object]) 
 
 
 def build(kind: Callable[..., Part], saved: Mapping[str, object]) -> Part:
-    """Return the settings that `dataclasses.asdict` turned into `saved`, in the settings of this version.
+    """Return the settings of this version that describe the same as the saved ones.
 
     Raises:
         ValueError: A field is unknown, or a part holds no settings; the message names it.
@@ -435,7 +437,7 @@ def build(kind: Callable[..., Part], saved: Mapping[str, object]) -> Part:
 
 
 def _take(kind: Callable[..., Part], values: dict[str, object]) -> Part:
-    """Return settings of a kind made from `values`; the values used are removed from `values`."""
+    """Make settings from `values`, and remove the used values."""
     taken: dict[str, object] = {}
     for name, field in _fields(kind).items():
         if field.part is not None and name not in values:

@@ -1,10 +1,10 @@
 """Shared data types of the host and the axis legend.
 
-Axes, everywhere in this order: `seed`, `n` lanes (`lane` in the replay), `b` batch, `k` snapshots, `2` twins,
-`m` preferences, `p` test preferences, `e` episodes, and last always `d` objectives. A seed has one agent or several, an
-agent has lanes, and each lane has its own rows in the replay.
+Axes, always in this order: `seed`, `n` lanes (`lane` in the replay), `b` batch, `k` snapshots, `2` twins, `m`
+preferences, `p` test preferences, `e` episodes, and last `d` objectives. A seed has one or several agents, an agent has
+lanes, and each lane has its own rows in the replay.
 
-Neither this module nor stepping and acting import JAX, so collection workers start in a fraction of the time.
+This module does not import JAX, nor does code that steps and acts, so collection workers start fast.
 `learning/interface.py` has the types with JAX.
 """
 
@@ -25,7 +25,7 @@ IntArray = Int[np.ndarray, "..."]
 
 @dataclass(frozen=True)
 class ActionBox:
-    """Bounded box of the actions of a foreign environment. Algorithms use flat actions in [-1, 1].
+    """Bounds of the actions of a foreign environment. Algorithms use flat actions in [-1, 1].
 
     Attributes:
         low: Lowest number of each entry.
@@ -43,13 +43,13 @@ class ActionBox:
         """Map actions in [-1, 1] to the box (-1 becomes `low`, 1 becomes `high`), in its dtype and shape."""
         low, high = np.array(self.low), np.array(self.high)
         points = low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)
-        # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
+        # Rounding may pass a bound by one unit in the last place, which some environments refuse.
         return np.clip(points, low, high).astype(self.dtype).reshape(-1, *self.shape)
 
 
 @dataclass(frozen=True)
 class Indices:
-    """Unordered whole numbers that an environment observes; each becomes a one-hot vector.
+    """Observations of unordered whole numbers. Each number becomes a one-hot vector.
 
     Attributes:
         counts: Number of values of each entry.
@@ -86,15 +86,15 @@ class EnvSpec:
     Attributes:
         id: Domain name such as `Hopper2d`, or the id of a foreign Gymnasium environment.
         obs_size: Length of an observation.
-        action_size: Length of an action; to algorithms and lanes actions lie in [-1, 1].
+        action_size: Length of an action. Algorithms and lanes use actions in [-1, 1].
         objectives: One name per objective, in reward order.
         reference: Reference point of the hypervolume. None: there is no point, so HV is not computed.
-        max_steps: Time limit in environment steps. None: lanes set none; the environment may have its own.
-        num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
-        action_box: Box of the environment's own actions; None: [-1, 1].
-        obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
-        first_action: Discrete environments: the environment's own number of index 0.
-        obs_indices: The environment observes whole numbers, seen one-hot by algorithms and lanes. None: plain numbers.
+        max_steps: Time limit of lanes in environment steps. None: only the environment may have a limit.
+        num_actions: Number of discrete actions: an action is an index below it. None: actions are continuous.
+        action_box: Bounds of the environment's own actions. None: [-1, 1].
+        obs_shape: Shape of the environment's own observation. None: flat.
+        first_action: Discrete actions: the environment's own number for index 0.
+        obs_indices: Whole numbers that the environment observes, one-hot for algorithms. None: plain numbers.
     """
 
     id: str
@@ -114,22 +114,22 @@ class EnvSpec:
         return len(self.objectives)
 
     def native_actions(self, actions: Float[np.ndarray, "n act"]) -> Shaped[np.ndarray, "n ..."]:
-        """Convert actions of an algorithm for the environment's own `step`: into its box, or to integer indices [n]."""
+        """Convert actions of an algorithm for the environment's `step`: into its box, or to integer indices [n]."""
         if self.num_actions is not None:
             return self.first_action + actions[:, 0].astype(np.int64)
         return actions if self.action_box is None else self.action_box.rescale(actions)
 
     def one_of(self, native: Shaped[np.ndarray, "n ..."], row: int) -> Any:
-        """Return one of `native_actions`: an array, as samples of a box are, or an index."""
+        """Return one row of `native_actions`: an array, or an index."""
         return native[row] if self.num_actions is not None else native[row, ...]
 
     def encoded(self, observations: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n obs"]:
-        """Convert observations of the environment for algorithms: flat, or one-hot where they are indices."""
+        """Convert observations of the environment for algorithms: flat, or one-hot if they are indices."""
         flat = observations.reshape(len(observations), -1)
         return flat if self.obs_indices is None else self.obs_indices.encode(flat)
 
     def rows(self, obs: object) -> tuple[Float32[np.ndarray, "n obs"], bool]:
-        """Return one observation or a batch (flat or in the environment's own shape) as rows, and whether it was one.
+        """Return one observation or a batch (flat or in the environment's shape) as rows, and whether it was one.
 
         Raises:
             ValueError: `obs` is no array of finite numbers, has a wrong shape or no rows, or an index is out of range.
@@ -154,14 +154,14 @@ class EnvSpec:
 
 @dataclass
 class Step:
-    """Result of one step of n lanes. Not frozen: a frozen one takes five times as long to make.
+    """Result of one step of n lanes. Not frozen, because a frozen class takes five times as long to make.
 
     Attributes:
-        obs: Observation to act on next; if an episode ended, the first of the next episode.
+        obs: Observation to act on next. If an episode ended, it is the first of the next episode.
         reward: Reward vector of the step.
-        terminated: Whether the environment ended the episode; targets do not bootstrap.
-        truncated: Whether a limit cut the episode; targets bootstrap from `last_obs`.
-        last_obs: Observation reached by this step, before any reset. It is the `s_next` of a transition.
+        terminated: Whether the environment ended the episode, so that targets do not bootstrap.
+        truncated: Whether a limit cut the episode, so that targets bootstrap from `last_obs`.
+        last_obs: Observation that this step reached, before a reset: the `s_next` of the transition.
     """
 
     obs: Float[np.ndarray, "n obs"]
@@ -170,9 +170,9 @@ class Step:
     truncated: Bool[np.ndarray, " n"]
     last_obs: Float[np.ndarray, "n obs"]
 
-    @property  # not a cached one, whose lock takes longer
+    @property  # the lock of a cached property takes longer
     def done(self) -> Bool[np.ndarray, " n"]:
-        """Whether the episode is over, for either reason."""
+        """Whether the episode ended or was cut."""
         return self.terminated | self.truncated
 
 
@@ -190,10 +190,10 @@ Actions = Float32[np.ndarray, "n rows act"]
 
 @runtime_checkable
 class Explorer(Protocol):
-    """Policies of n agents that explore, in plain NumPy, each in its own rows."""
+    """Policies of n agents that explore in plain NumPy."""
 
     def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
-        """Return actions to learn from; rows are the lanes of an agent."""
+        """Return actions to learn from. The rows are the lanes of an agent."""
         ...
 
 
@@ -202,7 +202,7 @@ class HostPolicy(Explorer, Protocol):
     """Policies of n agents in plain NumPy."""
 
     def sample(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
-        """Sample actions of the policy that is evaluated, for any rows."""
+        """Sample actions of the evaluated policy, for any rows."""
         ...
 
     def exploit(self, obs: Observations, lam: Preferences) -> Actions:
@@ -233,14 +233,14 @@ class Acting:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Description of an algorithm for collecting; unlike the algorithm it can be sent to another process.
+    """How an algorithm collects. Unlike the algorithm, this can be sent to another process.
 
     Attributes:
         acting: How to act.
         sampler: Distribution of the preferences that episodes act under.
         num_lanes: Number of environments that one agent acts in.
         has_own_preferences: Whether each agent has a fixed preference, which its first lane follows.
-        random_correlation: Correlation of random actions from step to step; None: white. For continuous actions only.
+        random_correlation: Correlation of continuous random actions from step to step. None: white.
         num_white_lanes: Number of lanes, the first of each agent, whose random actions are always white.
     """
 
