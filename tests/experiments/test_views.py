@@ -18,7 +18,7 @@ from qpensieve.records import critic_errors, evaluations
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE, SUMMARY
 from qpensieve.report import sheets
-from qpensieve.report.page import Plate
+from qpensieve.report.page import ReportFigure
 from qpensieve.report.results import export
 from qpensieve.report.summary import write_summary
 from qpensieve.train.evaluate import protocols
@@ -65,7 +65,7 @@ def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
     results = results_of(tmp_path, names, size=Size("smoke", only=("Ant2d", "DST2d", "Hopper2d")))
     for artefact in results.plan.artefacts:
         shown = show(artefact, results, tmp_path)
-        assert shown.sheets or shown.plates or shown.listings, artefact.name
+        assert shown.sheets or shown.figures or shown.listings, artefact.name
         for sheet in shown.sheets:
             views = [view for row in sheets.table(sheet).rows for view in row[2:]]
             assert {view.text for view in views} <= {sheets.MISSING, "-"}
@@ -86,7 +86,7 @@ class TestCommittedResults:
         assert sheet.cell("DST2d", "CN-DER").values is None  # there is one of 200 000 steps alone
         assert [list(one.tasks) for one in over] == [["DST2d", "HalfCheetah2d", "Hopper2d", "Ant2d", "Walker2d"]] * 2
         assert [list(one.columns) for one in over] == [["Q-Pensieve", "MO-SAC"]] * 2  # what all these domains have
-        names = [plate.name for plate in shown.plates]
+        names = [plate.name for plate in shown.figures]
         assert names == ["table1-profiles-ut", "table1-profiles-hv", "table1-intervals"]
 
     def test_a_run_of_other_settings_fills_none(self, tmp_path: Path):
@@ -150,7 +150,7 @@ class TestFolders:
     def test_growth_has_a_figure_for_each_preference_and_names_what_is_missing(self, tmp_path: Path):
         results = results_of(tmp_path, ("growth",), size=self.SIZE)
         make_run(results, Wanted("Ant2d"))
-        plates = show(ARTEFACTS["growth"], results, tmp_path).plates
+        plates = show(ARTEFACTS["growth"], results, tmp_path).figures
         assert [plate.name for plate in plates] == ["growth-50-50", "growth-90-10", "growth-10-90"]
         assert {source.label for source in plates[0].sources} == {"Ant2d qpensieve, seeds 0-1"}
         assert "missing: Vanilla" in texts(plates[0])
@@ -158,7 +158,7 @@ class TestFolders:
     def test_curves_are_weighed_by_the_preference_of_their_panel(self, tmp_path: Path):
         results = results_of(tmp_path, ("curves",), size=self.SIZE)
         make_run(results, Wanted("Hopper2d"))
-        plates = show(ARTEFACTS["curves"], results, tmp_path).plates
+        plates = show(ARTEFACTS["curves"], results, tmp_path).figures
         plate = next(one for one in plates if one.name == "curves-hopper2d")
         panel = next(axes for axes in plate.figure.axes if axes.get_title() == "(0.9, 0.1)")
         line = next(line for line in panel.get_lines() if line.get_label() == "Q-Pensieve")
@@ -170,13 +170,13 @@ class TestFolders:
     def test_fronts_show_the_preferences_that_all_methods_were_played_on(self, tmp_path: Path):
         results = results_of(tmp_path, ("buffer-fronts",), size=self.SIZE)
         make_run(results, Wanted("Hopper2d"))
-        (plate,) = show(ARTEFACTS["buffer-fronts"], results, tmp_path).plates
+        (plate,) = show(ARTEFACTS["buffer-fronts"], results, tmp_path).figures
         panel = next(axes for axes in plate.figure.axes if axes.get_title() == "Hopper2d")
         (points,) = [one for one in panel.collections if one.get_label() == "size 4"]
         assert len(np.asarray(points.get_offsets())) == 2 * len(test_table(2)[::25])
 
 
-def texts(plate: Plate) -> list[str]:
+def texts(plate: ReportFigure) -> list[str]:
     return [text.get_text() for axes in plate.figure.axes for text in axes.texts]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from qpensieve.records.folder import LinkError
 from qpensieve.report import page, paper_figures
-from qpensieve.report.page import About, Parts, Plate, write_report
+from qpensieve.report.page import Report, ReportFigure, write_report
 from qpensieve.report.sheets import Source
 from tests.report.test_sheets import OTHER, RUN, small
 
@@ -34,20 +34,20 @@ class Page:
 
 
 @pytest.fixture(scope="module")
-def plate() -> Plate:
+def plate() -> ReportFigure:
     curve = paper_figures.Curve(np.array([1, 2], np.int64), np.ones((2, 2)))
     figure = paper_figures.draw_curves({"Hopper2d": {"Q-Pensieve": curve, "CN-DER": None}}, "HV")
-    return Plate("hv", "HV over <training>", 'Figure 4, "HV".', figure, (RUN,))
+    return ReportFigure("hv", "HV over <training>", 'Figure 4, "HV".', figure, (RUN,))
 
 
-def write(folder: Path, plate: Plate) -> Path:
+def write(folder: Path, plate: ReportFigure) -> Path:
     sheets = [small(), replace(small(), name="other", title="Other")]
-    about = About("All <tables>", ["Five seeds & ten domains."], {"commit": "abc"})
-    return write_report(folder, Parts(sheets, [plate]), about)
+    about = ("All <tables>", ["Five seeds & ten domains."], {"commit": "abc"})
+    return write_report(folder, Report(*about, sheets=sheets, figures=[plate]))
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, plate: Plate) -> Path:
+def written(tmp_path_factory: pytest.TempPathFactory, plate: ReportFigure) -> Path:
     """The page, beside folders of its runs."""
     folder = tmp_path_factory.mktemp("all") / "report"
     for source in (RUN, OTHER):
@@ -82,12 +82,12 @@ class TestPage:
         for words in ("H200", "abc", RUN.label, OTHER.label, "2 runs. Commits: abc. Machines: H200."):
             assert words in shown.text
 
-    def test_runs_that_are_called_the_same_are_told_apart_by_their_folders(self, tmp_path: Path, plate: Plate):
+    def test_runs_that_are_called_the_same_are_told_apart_by_their_folders(self, tmp_path: Path, plate: ReportFigure):
         alike = [Source("DST2d, seeds 0-1", path=f"../tau-{tau}-s0-1", config={"tau": tau}) for tau in (1, 2)]
         other = Source("Hopper2d, seeds 0-1", path="../other")
         exported = Source("DST2d, seeds 0-1", path="../../results/dst.json")
         sources = (*alike, other, exported, Source("DST2d, seeds 0-1"))
-        path = write_report(tmp_path, Parts(plates=[replace(plate, sources=sources)]), About())
+        path = write_report(tmp_path, Report(figures=[replace(plate, sources=sources)]))
         named = ["DST2d, seeds 0-1 (tau-1-s0-1)", "DST2d, seeds 0-1 (tau-2-s0-1)", "Hopper2d, seeds 0-1"]
         named += ["DST2d, seeds 0-1 (dst)", "DST2d, seeds 0-1"]
         assert sorted(re.findall(r"<h3 [^>]*>([^<]*)<", path.read_text())) == sorted(named)
@@ -110,7 +110,7 @@ class TestPage:
         assert len(regions) == 4
         assert all(one["tabindex"] == "0" and one["role"] == "region" for one in regions)
 
-    def test_equal_inputs_make_equal_files(self, written: Path, plate: Plate):
+    def test_equal_inputs_make_equal_files(self, written: Path, plate: ReportFigure):
         folder = written.parent
         read = lambda: {str(file): file.read_bytes() for file in sorted(folder.rglob("*.*")) if file.is_file()}
         before = read()
@@ -129,20 +129,20 @@ def test_the_text_links_to_sections_that_it_has(written: Path):
     assert "![Figure 4" in text
 
 
-def test_equal_names_are_refused(tmp_path: Path, plate: Plate):
+def test_equal_names_are_refused(tmp_path: Path, plate: ReportFigure):
     with pytest.raises(ValueError, match="these are twice there: sheet-table-1"):
-        write_report(tmp_path, Parts([small(), small(name="TABLE-1")]), About())
+        write_report(tmp_path, Report(sheets=[small(), small(name="TABLE-1")]))
     with pytest.raises(ValueError, match="these are twice there: figure-hv"):
-        write_report(tmp_path, Parts(plates=[plate, plate]), About())
+        write_report(tmp_path, Report(figures=[plate, plate]))
     with pytest.raises(ValueError, match=r"the name of a figure becomes a file name: .* got '\.\./x'"):
-        write_report(tmp_path, Parts(plates=[replace(plate, name="../x")]), About())
+        write_report(tmp_path, Report(figures=[replace(plate, name="../x")]))
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path):
     (tmp_path / "mine").write_text("keep")
     (tmp_path / "index.html").symlink_to(tmp_path / "mine")
     with pytest.raises(LinkError):
-        write_report(tmp_path, Parts([small()]), About())
+        write_report(tmp_path, Report(sheets=[small()]))
     assert (tmp_path / "mine").read_text() == "keep"
     assert not (tmp_path / "tables").exists()
 
@@ -150,5 +150,5 @@ def test_nothing_is_written_through_a_link(tmp_path: Path):
 def test_several_runs_of_a_cell_are_all_linked():
     more = Source("Hopper2d ours, seeds 5-6", "", (5, 6))
     both = replace(small().cells["Hopper2d", "ours"], sources=(RUN, more))
-    text = page.page(page.make_report(Parts([small(cells={("Hopper2d", "ours"): both})]), About()), {})
+    text = page.page(Report(sheets=[small(cells={("Hopper2d", "ours"): both})]), {})
     assert f'<a href="#{more.anchor}">seeds 5-6</a>' in text

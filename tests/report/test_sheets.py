@@ -11,7 +11,7 @@ import pytest
 
 from qpensieve import metrics
 from qpensieve.report import sheets, text
-from qpensieve.report.page import About, Parts, make_report, page
+from qpensieve.report.page import Report, page
 from qpensieve.report.sheets import Cell, Metric, Sheet, Source
 
 HV, UT = Metric("HV", {"Hopper2d": 6}), Metric("UT")
@@ -139,4 +139,4 @@ def test_an_anchor_names_a_run_and_nothing_else():
 def test_html_escapes_what_others_wrote():
     nasty = "<script>alert('x')</script>"
     sheet = small(title=nasty, caption=nasty, columns=[nasty, "plain"], cells={}, notes=[nasty])
-    assert "<script" not in page(make_report(Parts([sheet]), About()), {})
+    assert "<script" not in page(Report(sheets=[sheet]), {})

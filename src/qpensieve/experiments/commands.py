@@ -28,7 +28,7 @@ from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Task
 from qpensieve.experiments.views import score_sheet, show
 from qpensieve.records import provenance
-from qpensieve.report.page import About, Parts, insert, write_report
+from qpensieve.report.page import Report, insert, write_report
 from qpensieve.settings import at_least, problems
 from qpensieve.train.run import Stopped
 
@@ -335,15 +335,15 @@ def _about_scale(found: PlanResults) -> str:
 
 def write_paper_report(found: PlanResults, folder: Path, title: str, about: str = "") -> Path:
     """Write the report of all artefacts of a plan, with `about` as its first sentence; returns the page."""
-    parts = Parts()
-    for artefact in found.plan.artefacts:
-        parts.add(show(artefact, found, folder))
     left_out = found.left_out
-    lines = [f"{about} Numbers link to the configuration and the machine of their runs.".strip(), *left_out]
     for line in left_out:
-        print(line, file=sys.stderr)
+        _say(line)
+    lines = [f"{about} Numbers link to the configuration and the machine of their runs.".strip(), *left_out]
+    whole = Report(title, lines, provenance.describe())
+    for artefact in found.plan.artefacts:
+        whole.add(show(artefact, found, folder))
     make_folder(folder)
-    return write_report(folder, parts, About(title, lines, provenance.describe()))
+    return write_report(folder, whole)
 
 
 def _say(message: str) -> None:

@@ -17,7 +17,7 @@ from qpensieve.experiments.plan_results import PlanResults
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.report import aggregates, cells, paper_figures
 from qpensieve.report.critic import PAPER, PAPER_STEPS
-from qpensieve.report.page import Parts, Plate
+from qpensieve.report.page import Report, ReportFigure
 from qpensieve.report.paper_figures import COLUMNS, Path2d
 from qpensieve.report.results import RunResults
 from qpensieve.report.sheets import Cell, Metric, Sheet, Source, facts
@@ -83,26 +83,26 @@ class View:
 
     def preference_curves(
         self, rows: Mapping[str, tuple[str, tuple[float, ...]]], name: str, title: str, columns: int = COLUMNS
-    ) -> Plate:
+    ) -> ReportFigure:
         """Draw lam . return over training; `rows`: title of a panel -> its row and its preference."""
         make = lambda lam: partial(cells.preference_curve, lam=lam)
         panels, sources = self.panels({panel: (row, make(lam)) for panel, (row, lam) in rows.items()})
         figure = paper_figures.draw_curves(panels, "lam . return", title, columns)
-        return Plate(name, title, f"{self.artefact.opening} {title}: {OVER_SEEDS}", figure, sources)
+        return ReportFigure(name, title, f"{self.artefact.opening} {title}: {OVER_SEEDS}", figure, sources)
 
 
-def show(artefact: Artefact, results: PlanResults, report: Path) -> Parts:
+def show(artefact: Artefact, results: PlanResults, report: Path) -> Report:
     """Make the parts of a report for an artefact; links are relative to the folder of the report."""
     if artefact.show == "settings":
-        return Parts(listings=[LISTINGS[artefact.name]()])
+        return Report(listings=[LISTINGS[artefact.name]()])
     if not artefact.cells:  # the plan leaves out all of its domains
-        return Parts()
+        return Report()
     return SHOWS[artefact.show](View(artefact, results, report))
 
 
-def _scores(view: View) -> Parts:
+def _scores(view: View) -> Report:
     sheet = score_sheet(view.artefact, view.results, view.report)
-    shown = Parts([sheet])
+    shown = Report(sheets=[sheet])
     if view.artefact.name in SUMMED:
         _add_sums(shown, sheet)
     return shown
@@ -143,7 +143,7 @@ def _about_hypervolume(artefact: Artefact, row: str) -> str:
     return cells.hypervolume_note(row) if is_printed else ""
 
 
-def _add_sums(shown: Parts, sheet: Sheet) -> None:
+def _add_sums(shown: Report, sheet: Sheet) -> None:
     """Add sheets and figures over all rows, on the scale of the reference's means; none while no row is complete."""
     sources = tuple(source for cell in sheet.cells.values() for source in cell.sources)
     panels = {}
@@ -156,14 +156,16 @@ def _add_sums(shown: Parts, sheet: Sheet) -> None:
         found = {column: facts(over, aggregates.ALL_ROWS, column, over.metrics[0]).summary for column in over.columns}
         panels[f"{aggregates.ALL_ROWS}, {metric}"] = found
         caption = f"Share of runs whose {about} exceeds a value; bands are 95 % intervals."
-        shown.plates.append(Plate(f"{sheet.name}-profiles-{slug(metric)}", caption, caption, figure, sources))
+        shown.figures.append(ReportFigure(f"{sheet.name}-profiles-{slug(metric)}", caption, caption, figure, sources))
     if panels:
         title = f"Interquartile means over domains, divided by the mean of {sheet.reference}"
         figure = paper_figures.draw_intervals(panels, title=title)
-        shown.plates.append(Plate(f"{sheet.name}-intervals", title, f"{title}, with 95 % intervals.", figure, sources))
+        shown.figures.append(
+            ReportFigure(f"{sheet.name}-intervals", title, f"{title}, with 95 % intervals.", figure, sources)
+        )
 
 
-def _fronts(view: View) -> Parts:
+def _fronts(view: View) -> Report:
     """Draw the return vectors of every seed, at the preferences on which all methods of a domain were evaluated."""
     artefact, panels, sources = view.artefact, {}, []
     goal = lambda row, column: view.results.plan.configs[artefact.cells[row, column]].steps
@@ -176,17 +178,17 @@ def _fronts(view: View) -> Parts:
         sources += [source for one in found.values() for source in one.sources]
     figure = paper_figures.draw_fronts(panels, view.axes(), artefact.title)
     caption = f"{artefact.title}. A point is the mean of the episodes of one seed under one preference."
-    return Parts(plates=[Plate(artefact.name, artefact.title, caption, figure, tuple(sources))])
+    return Report(figures=[ReportFigure(artefact.name, artefact.title, caption, figure, tuple(sources))])
 
 
-def _growth(view: View) -> Parts:
-    shown = Parts()
+def _growth(view: View) -> Report:
+    shown = Report()
     for lam in view.artefact.preferences:
         panels, sources = view.panels({row: (row, partial(_path, lam=lam)) for row in view.artefact.rows})
         title = f"Return vectors over training under ({_words(lam)}), mean over seeds"
         figure = paper_figures.draw_growth(panels, view.axes(), title)
         name = f"{view.artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
-        shown.plates.append(Plate(name, title, f"{view.artefact.opening} {title}.", figure, sources))
+        shown.figures.append(ReportFigure(name, title, f"{view.artefact.opening} {title}.", figure, sources))
     return shown
 
 
@@ -201,22 +203,22 @@ def _path(runs: Sequence[RunResults], lam: tuple[float, ...]) -> Path2d | None:
     return cells.preference_path(runs, lam, nearest)
 
 
-def _score_curves(view: View) -> Parts:
+def _score_curves(view: View) -> Report:
     artefact, metric = view.artefact, view.artefact.metrics[0]
     make = partial(cells.score_curve, score=metric.lower())
     panels, sources = view.panels({row: (row, make) for row in artefact.rows})
     figure = paper_figures.draw_curves(panels, f"{metric}, short protocol", artefact.title)
     caption = f"{artefact.opening} {artefact.title}: {OVER_SEEDS}"
-    return Parts(plates=[Plate(artefact.name, artefact.title, caption, figure, sources)])
+    return Report(figures=[ReportFigure(artefact.name, artefact.title, caption, figure, sources)])
 
 
-def _learning_curves(view: View) -> Parts:
+def _learning_curves(view: View) -> Report:
     """A figure for each domain, a panel for each preference."""
-    shown = Parts()
+    shown = Report()
     for row in view.artefact.rows:
         rows = {f"({_words(lam)})": (row, lam) for lam in view.artefact.preferences or _curve_preferences(view, row)}
         title = f"{row}: return under a preference over training"
-        shown.plates.append(view.preference_curves(rows, f"{view.artefact.name}-{slug(row)}", title))
+        shown.figures.append(view.preference_curves(rows, f"{view.artefact.name}-{slug(row)}", title))
     return shown
 
 
@@ -227,17 +229,17 @@ def _curve_preferences(view: View, row: str) -> list[tuple[float, ...]]:
     return [tuple(map(float, lam)) for lam in rows] if len(rows) else [(1 / num,) * num]
 
 
-def _single_curves(view: View) -> Parts:
+def _single_curves(view: View) -> Report:
     """Agents of single preferences: a panel for each domain and preference that a run names."""
     rows = {}
     for (row, _), wanted in view.artefact.cells.items():
         for text in getattr(wanted.config().agent, "preferences", ()):
             lam = tuple(map(float, text.split(",")))
             rows[f"{row}, ({_words(lam)})"] = (row, lam)
-    return Parts(plates=[view.preference_curves(rows, view.artefact.name, view.artefact.title, columns=2)])
+    return Report(figures=[view.preference_curves(rows, view.artefact.name, view.artefact.title, columns=2)])
 
 
-def _critic_sheet(view: View) -> Parts:
+def _critic_sheet(view: View) -> Report:
     """L_critic: rows are preferences, columns are steps."""
     artefact = view.artefact
     ((domain, column), wanted), *_ = artefact.cells.items()
@@ -269,7 +271,7 @@ def _critic_sheet(view: View) -> Parts:
         [*artefact.notes, *view.results.notes],
         corner="preference",
     )
-    return Parts([sheet])
+    return Report(sheets=[sheet])
 
 
 def _critic_row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> dict[int, float]:
@@ -283,7 +285,7 @@ def _words(lam: Sequence[float]) -> str:
     return ", ".join(f"{weight:.3g}" for weight in lam)
 
 
-SHOWS: dict[str, Callable[[View], Parts]] = {
+SHOWS: dict[str, Callable[[View], Report]] = {
     "scores": _scores,
     "critic": _critic_sheet,
     "fronts": _fronts,

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,32 +19,29 @@ from qpensieve.records.files import write_file, write_text
 from qpensieve.records.folder import refuse_link
 from qpensieve.report import sheets, text
 from qpensieve.report.drawing import Figure
-from qpensieve.report.sheets import Sheet, Source, distinct, power_of, view
+from qpensieve.report.sheets import Sheet, Source, power_of, view
 from qpensieve.report.text import TextCell, TextTable, anchor_of, check_name, markdown
 
 PAGE, TEXT, TABLES, FIGURES = "index.html", "report.md", "tables", "figures"
-"""Files and folders of a report."""
+"""Files and folders of a report; the template of the page names the folders too."""
 TEMPLATES = Path(__file__).with_name("templates")
 METADATA: Mapping[str, Mapping[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
-"""Entries that pictures leave out, so that equal pictures are equal files."""
+"""Ending of a picture -> entries that it leaves out, so that equal pictures are equal files."""
 TYPES = {"svg": "image/svg+xml", "png": "image/png"}
-SHEET_FILES = (("-summary.csv", "statistics (CSV)"), (".csv", "values (CSV)"), (".tex", "LaTeX"))
-LISTING_FILES = ((".csv", "CSV"), (".tex", "LaTeX"))
-"""Files of a table -> their names on the page."""
 LeftOut = Mapping[tuple[str, str], Sequence[str]]
-"""Row and column of a cell -> why runs of its name are not in it."""
+"""Row and column of a cell -> why existing runs are not in the cell."""
 BEGIN, END = "<!-- qpensieve paper report {name} -->", "<!-- end of {name} -->"
 """Lines around a table in another page."""
 
 
 @dataclass(frozen=True, eq=False)
-class Plate:
+class ReportFigure:
     """A figure of the report.
 
     Attributes:
         name: Name of its files: letters, digits, - and _.
         title: Heading.
-        caption: Description of the content, and of missing runs.
+        caption: Description of the content.
         figure: The picture.
         sources: The runs in the picture.
     """
@@ -60,56 +58,54 @@ class Plate:
 
 
 @dataclass
-class Parts:
-    """Tables of scores, figures and plain tables of a report, each in its order."""
-
-    sheets: list[Sheet] = field(default_factory=list)
-    plates: list[Plate] = field(default_factory=list)
-    listings: list[TextTable] = field(default_factory=list)
-
-    def add(self, other: "Parts") -> None:
-        """Append other parts."""
-        self.sheets += other.sheets
-        self.plates += other.plates
-        self.listings += other.listings
-
-
-@dataclass(frozen=True)
-class About:
-    """Title, introduction and origin of a report.
+class Report:
+    """The content of a report; it must be complete before `tables` is read.
 
     Attributes:
         title: Title of the page.
-        introduction: Paragraphs at its beginning.
-        provenance: Versions and commit that made it, shown at its end.
+        introduction: Paragraphs at the beginning.
+        provenance: Versions and commit that made the report, shown at the end.
+        sheets: Tables of scores.
+        figures: Figures.
+        listings: Plain tables.
     """
 
     title: str = "Report"
     introduction: Sequence[str] = ()
     provenance: Mapping[str, object] = field(default_factory=dict)
+    sheets: list[Sheet] = field(default_factory=list)
+    figures: list[ReportFigure] = field(default_factory=list)
+    listings: list[TextTable] = field(default_factory=list)
 
+    def add(self, other: "Report") -> None:
+        """Append the tables and figures of another report."""
+        self.sheets += other.sheets
+        self.figures += other.figures
+        self.listings += other.listings
 
-@dataclass(frozen=True, eq=False)
-class Report:
-    """All parts of a report; each sheet is turned into text once."""
-
-    sheets: Sequence[tuple[TextTable, TextTable | None]]
-    plates: Sequence[Plate]
-    listings: Sequence[TextTable]
-    runs: Sequence[Source]
-    about: About
+    @cached_property
+    def tables(self) -> list[tuple[TextTable, TextTable | None]]:
+        """Each sheet as text, and its values per seed."""
+        return [(sheets.table(sheet), sheets.seed_table(sheet)) for sheet in self.sheets]
 
     @property
     def contents(self) -> list[tuple[str, str]]:
         """Anchor and title of every section."""
-        parts = [*(table for table, _ in self.sheets), *self.plates, *self.listings]
+        parts = [*(table for table, _ in self.tables), *self.figures, *self.listings]
         return [*((part.anchor, part.title) for part in parts), ("runs", "Runs"), ("provenance", "Provenance")]
+
+    @cached_property
+    def runs(self) -> list[Source]:
+        """The runs of all cells and figures, by anchor."""
+        cells = [cell for sheet in self.sheets for cell in sheet.cells.values()]
+        by_anchor = {source.anchor: source for part in (*cells, *self.figures) for source in part.sources}
+        return [by_anchor[anchor] for anchor in sorted(by_anchor)]
 
     @property
     def titles(self) -> dict[str, str]:
-        """Anchor -> title of a run; runs with one label are told apart by their folder or file."""
-        same = Counter(run.label for run in self.runs)
-        full = lambda run: f"{run.label} ({run.name})" if same[run.label] > 1 and run.name else run.label
+        """Anchor -> title of a run; runs with equal labels are told apart by their folder or file."""
+        num = Counter(run.label for run in self.runs)
+        full = lambda run: f"{run.label} ({run.name})" if num[run.label] > 1 and run.name else run.label
         return {run.anchor: full(run) for run in self.runs}
 
     @property
@@ -120,7 +116,7 @@ class Report:
         return f"{len(self.runs)} runs. {known}" if self.runs else "No runs."
 
 
-def write_report(folder: Path, parts: Parts, about: About) -> Path:
+def write_report(folder: Path, report: Report) -> Path:
     """Write the page, the text and all tables and figures into a folder; returns the page.
 
     Files of the same names are replaced, each whole or not at all; other files are left alone.
@@ -129,47 +125,43 @@ def write_report(folder: Path, parts: Parts, about: About) -> Path:
         ValueError: Two tables or two figures have the same name.
         LinkError: One of the files is a symbolic link.
     """
-    report = make_report(parts, about)
-    pictures = {plate.name: {ending: draw(plate.figure, ending) for ending in METADATA} for plate in parts.plates}
+    _check_names(report)
+    pictures = {one.name: {ending: draw(one.figure, ending) for ending in METADATA} for one in report.figures}
     texts = {PAGE: page(report, pictures), TEXT: report_text(report)}
-    for sheet in parts.sheets:
-        start = f"{TABLES}/{sheet.name}"
-        texts |= {f"{start}.csv": text.csv(sheets.values(sheet))}
-        texts |= {f"{start}-summary.csv": text.csv(sheets.statistics(sheet))}
-    for table in (*(table for table, _ in report.sheets), *parts.listings):
-        texts |= {f"{TABLES}/{table.name}.tex": text.latex(table), f"{TABLES}/{table.name}.md": markdown(table, False)}
-    texts |= {f"{TABLES}/{table.name}.csv": text.listing_csv(table) for table in parts.listings}
-    binary = {f"{FIGURES}/{name}.{ending}": data for name, both in pictures.items() for ending, data in both.items()}
-    for name in (*texts, *binary):
+    for sheet in report.sheets:
+        texts[f"{TABLES}/{sheet.name}.csv"] = text.csv(sheets.values(sheet))
+        texts[f"{TABLES}/{sheet.name}-summary.csv"] = text.csv(sheets.statistics(sheet))
+    for table in report.listings:
+        texts[f"{TABLES}/{table.name}.csv"] = text.listing_csv(table)
+    for table in (*(table for table, _ in report.tables), *report.listings):
+        texts[f"{TABLES}/{table.name}.tex"] = text.latex(table)
+        texts[f"{TABLES}/{table.name}.md"] = markdown(table, links=False)
+    images = {f"{FIGURES}/{name}.{ending}": data for name, of in pictures.items() for ending, data in of.items()}
+    for name in (*texts, *images):
         refuse_link(folder / name)
     for name in (TABLES, FIGURES):
         make_folder(folder / name)
     for name, content in texts.items():
         write_text(folder / name, content)
-    for name, data in binary.items():
+    for name, data in images.items():
         write_file(folder / name, lambda file, data=data: file.write(data))
     return folder / PAGE
 
 
-def make_report(parts: Parts, about: About) -> Report:
-    """Put the parts of a report together; ValueError if two tables or two figures have the same name."""
-    for kind, named in (("table", (*parts.sheets, *parts.listings)), ("figure", parts.plates)):
+def _check_names(report: Report) -> None:
+    """Raise ValueError for a name that cannot be that of a file, or that two tables or two figures have."""
+    for kind, named in (("table", (*report.sheets, *report.listings)), ("figure", report.figures)):
         for part in named:
             check_name(kind, part.name)
-    cells = [cell for sheet in parts.sheets for cell in sheet.cells.values()]
-    runs = distinct(source for part in (*cells, *parts.plates) for source in part.sources)
-    made = [(sheets.table(sheet), sheets.seed_table(sheet)) for sheet in parts.sheets]
-    report = Report(made, parts.plates, parts.listings, runs, about)
     twice = [anchor for anchor, num in Counter(anchor for anchor, _ in report.contents).items() if num > 1]
     if twice:
         raise UserError(
             f"sheets and figures must have different names, these are twice there: {', '.join(sorted(twice))}"
         )
-    return report
 
 
 def draw(figure: Figure, ending: str) -> bytes:
-    """The picture as a file, `svg` or `png`; equal pictures are equal bytes."""
+    """Return the picture as a file, `svg` or `png`; equal pictures are equal bytes."""
     from matplotlib import rc_context
 
     picture = io.BytesIO()
@@ -179,47 +171,36 @@ def draw(figure: Figure, ending: str) -> bytes:
 
 
 def page(report: Report, pictures: Mapping[str, Mapping[str, bytes]]) -> str:
-    """The web page; `pictures` holds each figure as `svg` and `png`."""
+    """Return the web page; `pictures` holds each figure as `svg` and `png`."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError as error:
         raise MissingPackageError("reports need Jinja2; install it with: pip install 'qpensieve[plots]'") from error
     from markupsafe import Markup
 
+    loader = FileSystemLoader(TEMPLATES)
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["json"] = _json
-    # A drawing of thousands of points is larger than a picture; the page holds the smaller file.
-    smaller = {name: min(METADATA, key=lambda ending: len(files[ending])) for name, files in pictures.items()}
-    encoded = {name: base64.b64encode(pictures[name][ending]).decode() for name, ending in smaller.items()}
-    return environment.get_template("report.html").render(
-        **{name: getattr(report, name) for name in ("about", "contents", "counts", "listings", "runs", "titles")},
-        style=Markup((TEMPLATES / "report.css").read_text()),
-        sheets=report.sheets,
-        plates=report.plates,
-        images={name: f"data:{TYPES[ending]};base64,{encoded[name]}" for name, ending in smaller.items()},
-        endings=list(METADATA),
-        sheet_files=SHEET_FILES,
-        listing_files=LISTING_FILES,
-        tables_folder=TABLES,
-        figures_folder=FIGURES,
-    )
+    images = {}
+    for name, files in pictures.items():
+        # A drawing of thousands of points is larger than a picture; the page holds the smaller file.
+        ending = min(METADATA, key=lambda ending: len(files[ending]))
+        images[name] = f"data:{TYPES[ending]};base64,{base64.b64encode(files[ending]).decode()}"
+    style = Markup((TEMPLATES / "report.css").read_text())
+    return environment.get_template("report.html").render(report=report, images=images, style=style)
 
 
 def report_text(report: Report) -> str:
-    """The report in Markdown; figures are links to their files."""
+    """Return the report in Markdown; figures are links to their files."""
     titles = report.titles
-    parts = [f"# {report.about.title}", *report.about.introduction]
-    parts += [f'<a id="{table.anchor}"></a>\n\n{markdown(table).strip()}' for table, _ in report.sheets]
-    for plate in report.plates:
-        links = ", ".join(f"[{titles[source.anchor]}](#{source.anchor})" for source in plate.sources)
-        picture = f"![{plate.caption}]({FIGURES}/{plate.name}.png)"
-        parts += [f"## {plate.title}", picture, plate.caption, *([f"Runs: {links}"] if links else [])]
+    parts = [f"# {report.title}", *report.introduction]
+    parts += [f'<a id="{table.anchor}"></a>\n\n{markdown(table).strip()}' for table, _ in report.tables]
+    for one in report.figures:
+        links = ", ".join(f"[{titles[source.anchor]}](#{source.anchor})" for source in one.sources)
+        picture = f"![{one.caption}]({FIGURES}/{one.name}.png)"
+        parts += [f"## {one.title}", picture, one.caption, *([f"Runs: {links}"] if links else [])]
     parts += [markdown(table).strip() for table in report.listings]
     parts.append("## Runs")
     for run in report.runs:
@@ -227,7 +208,7 @@ def report_text(report: Report) -> str:
         facts = f"{run.machine}; commit {run.commit}.{where}"
         config = f"```json\n{_json(run.config)}\n```"
         parts.append(f'<a id="{run.anchor}"></a>\n\n### {titles[run.anchor]}\n\n{facts}\n\n{config}')
-    parts += ["## Provenance", report.counts, f"```json\n{_json(report.about.provenance)}\n```"]
+    parts += ["## Provenance", report.counts, f"```json\n{_json(report.provenance)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -236,7 +217,7 @@ def _json(content: Mapping[str, object]) -> str:
 
 
 def insert(page: Path, name: str, sheet: Sheet, left_out: LeftOut) -> None:
-    """Put a small table into another page, between its marks, in the place of the last one.
+    """Write a small table between its marks in another page, over what is there.
 
     Args:
         page: A Markdown page.
@@ -258,20 +239,22 @@ def insert(page: Path, name: str, sheet: Sheet, left_out: LeftOut) -> None:
 
 
 def small_table(sheet: Sheet, left_out: LeftOut) -> str:
-    """Means and deviations of the rows and columns that hold a run, the paper's in brackets; the rest is named."""
-    rows = [row for row in sheet.rows if any(_has_run(sheet, row, column) for column in sheet.columns)]
-    columns = [column for column in sheet.columns if any(_has_run(sheet, row, column) for row in rows)]
+    """Return means and deviations, with the paper's in brackets, of the rows and columns that hold a run.
+
+    A sentence below the table names the others.
+    """
+    has_run = {place for place, cell in sheet.cells.items() if cell.values}
+    rows = [row for row in sheet.rows if any((row, column) in has_run for column in sheet.columns)]
+    columns = [column for column in sheet.columns if any((row, column) in has_run for row in rows)]
     lines = [f"| {sheet.corner} | | {' | '.join(columns)} |", f"|{'---|' * (2 + len(columns))}"]
     for row in rows:
         for metric in sheet.metrics:
+            texts = []
+            for one in (view(sheet, row, column, metric) for column in columns):
+                mean = f"**{one.text}**" if one.is_best else one.text
+                texts.append(", ".join([f"{mean} ({one.printed})" if one.printed else mean, *one.marks]))
             name = TextCell(metric.name, power_of(sheet, row, metric)).heading
-            shown = [view(sheet, row, column, metric) for column in columns]
-            texts = [f"**{one.text}**" if one.is_best else one.text for one in shown]
-            printed = [
-                f"{text} ({one.printed})" if one.printed else text for text, one in zip(texts, shown, strict=True)
-            ]
-            marks = [", ".join([text, *one.marks]) for text, one in zip(printed, shown, strict=True)]
-            lines.append(f"| {row} | {name} | {' | '.join(marks)} |")
+            lines.append(f"| {row} | {name} | {' | '.join(texts)} |")
     names = _without_run(sheet, rows, columns, left_out)
     about = "Mean ± standard deviation over seeds; in brackets what the paper prints."
     about += f" Without a run yet: {', '.join(names)}." if names else ""
@@ -279,18 +262,17 @@ def small_table(sheet: Sheet, left_out: LeftOut) -> str:
     return "\n".join([*lines, "", about, *notes])
 
 
-def _without_run(sheet: Sheet, rows: Sequence[str], columns: Sequence[str], told: LeftOut) -> list[str]:
-    """Return the rows and columns without a run in words; single cells where the row or column has an existing run."""
-    empty = {row: [(row, column) for column in sheet.columns] for row in sheet.rows if row not in rows}
-    absent = {column: [(row, column) for row in sheet.rows] for column in sheet.columns if column not in columns}
-    whole = {name: not any(place in told for place in places) for name, places in [*empty.items(), *absent.items()]}
+def _without_run(sheet: Sheet, rows: Sequence[str], columns: Sequence[str], left_out: LeftOut) -> list[str]:
+    """Return the names of rows and columns without a run.
+
+    Of a row or column with an existing run that is left out, the single cells without a run are named instead.
+    """
+    places = {row: [(row, column) for column in sheet.columns] for row in sheet.rows if row not in rows}
+    places |= {column: [(row, column) for row in sheet.rows] for column in sheet.columns if column not in columns}
+    whole = {name for name, of in places.items() if not any(place in left_out for place in of)}
     names: list[str] = []
-    for name, places in [*empty.items(), *absent.items()]:
-        others = [place for place in places if place not in told and sheet.cell(*place).values is None]
-        single = [" ".join(place) for place in others if not any(whole.get(part) for part in place)]
-        names += [name] if whole[name] else single
+    for name, of in places.items():
+        missing = [place for place in of if place not in left_out and sheet.cell(*place).values is None]
+        single = [" ".join(place) for place in missing if whole.isdisjoint(place)]
+        names += [name] if name in whole else single
     return list(dict.fromkeys(names))
-
-
-def _has_run(sheet: Sheet, row: str, column: str) -> bool:
-    return bool(sheet.cell(row, column).values)

@@ -357,12 +357,6 @@ def statistics(sheet: Sheet) -> list[Sequence[object]]:
     return [SUMMARY_COLUMNS, *(_statistics(sheet, row, column, of(name)) for row, column, name, _ in _places(sheet))]
 
 
-def distinct(sources: Iterator[Source] | Sequence[Source]) -> list[Source]:
-    """Return each run once, by name."""
-    named = {source.anchor: source for source in sources}
-    return [named[anchor] for anchor in sorted(named)]
-
-
 def seeds_in_words(seeds: Sequence[int]) -> str:
     """Return seeds in words: `seeds 0-4`, or one by one if they are no range."""
     if len(seeds) == 1:
