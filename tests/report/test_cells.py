@@ -240,12 +240,12 @@ class TestCurves:
             assert curve is not None
             assert curve.steps.tolist() == [100, 200, 300]
             assert curve.values.tolist() == [[0.0, 0.5]] * 3
-        path = cells.preference_path(runs, HALF, [200, 300])
+        path = cells.preference_path(runs, HALF, 10)
         assert path is not None
-        assert path.steps.tolist() == [200, 300]
-        assert path.returns.tolist() == [[200.5, -200.0], [300.5, -300.0]]
+        assert path.steps.tolist() == [100, 200, 300]
+        assert path.returns.tolist() == [[100.5, -100.0], [200.5, -200.0], [300.5, -300.0]]
         assert cells.preference_curve(runs, [0.987, 0.013]) is None
-        assert cells.preference_path(runs, [0.987, 0.013], [100]) is None
+        assert cells.preference_path(runs, [0.987, 0.013], 10) is None
         full = read_runs([make(tmp_path / "full", range(2), full=(100,), short=(100, 200))])
         curve = cells.preference_curve(full, TABLE[5])  # full evaluations count before short ones
         assert curve is not None

@@ -63,10 +63,10 @@ def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp
     path = tmp_path / "metrics.jsonl"
     rows = [{"event": "train", "step": step, "x": [step + shift]} for shift in (0, 5) for step in (2, 1)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '[1]\n{"event": "train", "st')
-    series = curves.read_series(curves.read_training(path), "x", num_seeds=1)
-    assert series is not None
-    np.testing.assert_array_equal(series[0], [1, 2])
-    np.testing.assert_array_equal(series[1], [[6], [7]])
+    curve = curves.read_series(curves.read_training(path), "x", num_seeds=1)
+    assert curve is not None
+    np.testing.assert_array_equal(curve.steps, [1, 2])
+    np.testing.assert_array_equal(curve.values, [[6], [7]])
 
 
 @pytest.mark.usefixtures("drawn")

@@ -13,6 +13,7 @@ import pytest
 
 from qpensieve.records.folder import LinkError
 from qpensieve.report import page, paper_figures
+from qpensieve.report.drawing import Curve
 from qpensieve.report.page import Report, ReportFigure, write_report
 from qpensieve.report.sheets import Source
 from tests.report.test_sheets import OTHER, RUN, small
@@ -35,7 +36,7 @@ class Page:
 
 @pytest.fixture(scope="module")
 def plate() -> ReportFigure:
-    curve = paper_figures.Curve(np.array([1, 2], np.int64), np.ones((2, 2)))
+    curve = Curve(np.array([1, 2], np.int64), np.ones((2, 2)))
     figure = paper_figures.draw_curves({"Hopper2d": {"Q-Pensieve": curve, "CN-DER": None}}, "HV")
     return ReportFigure("hv", "HV over <training>", 'Figure 4, "HV".', figure, (RUN,))
 

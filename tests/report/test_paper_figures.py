@@ -6,7 +6,8 @@ import numpy as np
 
 from qpensieve import metrics
 from qpensieve.report import paper_figures as figures
-from qpensieve.report.paper_figures import Curve, Path2d
+from qpensieve.report.drawing import Curve
+from qpensieve.report.paper_figures import Path2d
 from tests.report.runs import titles
 
 if TYPE_CHECKING:

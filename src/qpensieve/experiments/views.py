@@ -18,11 +18,12 @@ from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.report import aggregates, cells, paper_figures
 from qpensieve.report.critic import PAPER, PAPER_STEPS
 from qpensieve.report.page import Report, ReportFigure
-from qpensieve.report.paper_figures import COLUMNS, Path2d
+from qpensieve.report.paper_figures import COLUMNS
 from qpensieve.report.results import RunResults
 from qpensieve.report.sheets import Cell, Metric, Sheet, Source, facts
 from qpensieve.report.text import slug
 from qpensieve.train.evaluate import curve_preferences
+from qpensieve.types import EnvSpec
 
 T = TypeVar("T")
 METRIC = "L_critic"
@@ -56,14 +57,16 @@ class View:
     def runs(self, row: str, column: str) -> list[RunResults]:
         return cells.read_runs(self.results.paths(self.artefact.cells[row, column]), self.report)
 
+    def spec(self, row: str) -> EnvSpec:
+        """Return the description of a row's environment."""
+        return spec_of(self.artefact.cells[row, self.columns(row)[0]].config())
+
     def axes(self) -> dict[str, tuple[str, str]]:
-        """Return row -> labels of its two objectives."""
-        found = {}
-        for row in self.artefact.rows:
-            known = find_domain(self.artefact.cells[row, self.columns(row)[0]].domain)
-            labels = known.labels if known else ("objective 1", "objective 2")
-            found[row] = (labels[0], labels[1])
-        return found
+        """Return row -> labels of its first two objectives."""
+        specs = {row: self.spec(row) for row in self.artefact.rows}
+        known = {row: find_domain(spec.id) for row, spec in specs.items()}
+        labels = {row: specs[row].objectives if one is None else one.labels for row, one in known.items()}
+        return {row: (of[0], of[1]) for row, of in labels.items()}
 
     def panels(
         self, wanted: Mapping[str, tuple[str, Callable[[Sequence[RunResults]], T | None]]]
@@ -184,23 +187,14 @@ def _fronts(view: View) -> Report:
 def _growth(view: View) -> Report:
     shown = Report()
     for lam in view.artefact.preferences:
-        panels, sources = view.panels({row: (row, partial(_path, lam=lam)) for row in view.artefact.rows})
+        panels, sources = view.panels(
+            {row: (row, partial(cells.preference_path, lam=lam, num=SHOWN_STEPS)) for row in view.artefact.rows}
+        )
         title = f"Return vectors over training under ({_words(lam)}), mean over seeds"
         figure = paper_figures.draw_growth(panels, view.axes(), title)
         name = f"{view.artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
         shown.figures.append(ReportFigure(name, title, f"{view.artefact.opening} {title}.", figure, sources))
     return shown
-
-
-def _path(runs: Sequence[RunResults], lam: tuple[float, ...]) -> Path2d | None:
-    """Return mean return vectors at the steps nearest to fifteenths of the run, in the paper every 100 000."""
-    curve = cells.preference_curve(runs, lam)
-    if curve is None:
-        return None
-    goal = max(run.goal for run in runs)
-    wanted = goal * np.arange(1, SHOWN_STEPS + 1) / SHOWN_STEPS
-    nearest = [int(curve.steps[np.abs(curve.steps - step).argmin()]) for step in wanted if step <= curve.steps[-1]]
-    return cells.preference_path(runs, lam, nearest)
 
 
 def _score_curves(view: View) -> Report:
@@ -224,7 +218,7 @@ def _learning_curves(view: View) -> Report:
 
 def _curve_preferences(view: View, row: str) -> list[tuple[float, ...]]:
     """The paper's; the middle of the simplex where it has none."""
-    num = spec_of(view.artefact.cells[row, view.columns(row)[0]].config()).num_objectives
+    num = view.spec(row).num_objectives
     rows = curve_preferences(num)
     return [tuple(map(float, lam)) for lam in rows] if len(rows) else [(1 / num,) * num]
 

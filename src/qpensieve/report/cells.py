@@ -22,8 +22,8 @@ from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike, test_table
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.records.scores import SCORES
-from qpensieve.report.drawing import count
-from qpensieve.report.paper_figures import Curve, Path2d
+from qpensieve.report.drawing import Curve, count
+from qpensieve.report.paper_figures import Path2d
 from qpensieve.report.results import Evaluation, RunResults, check_same_short_preferences, read_run, rounded
 from qpensieve.report.sheets import FULL, SHORT, Cell, compares, seeds_in_words
 from qpensieve.report.summary import format_point
@@ -114,7 +114,7 @@ def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Cell | No
 
     Runs that are behind the furthest run are left out, and a note names them.
     """
-    each = [(run, _newest(run, step)) for run in runs]
+    each = [(run, None if (one := run.newest(step)) is None else cell_of(run, one)) for run in runs]
     found = [(run, one) for run, one in each if one is not None]
     if not found:
         return None
@@ -223,17 +223,19 @@ def preference_curve(runs: Sequence[RunResults], lam: ArrayLike) -> Curve | None
     return _curve(found, runs)
 
 
-def preference_path(runs: Sequence[RunResults], lam: ArrayLike, steps: Sequence[int]) -> Path2d | None:
-    """Return mean return vectors over seeds under one preference at some steps; None if no evaluation played it then.
+def preference_path(runs: Sequence[RunResults], lam: ArrayLike, num: int) -> Path2d | None:
+    """Return mean return vectors over seeds under one preference; None if no evaluation played the preference.
 
-    Args:
-        runs: Runs of one method.
-        lam: The preference.
-        steps: Steps to show.
+    The steps are those nearest to the ends of `num` equal parts of the run.
     """
     found = _complete(_returns(runs, np.asarray(lam, np.float64)))
-    means = {step: np.mean(list(of.values()), axis=0) for step, of in found.items() if step in set(steps)}
-    return Path2d(np.array(list(means), np.int64), np.array(list(means.values()))) if means else None
+    if not found:
+        return None
+    steps, goal = np.array(list(found)), max(run.goal for run in runs)
+    ends = [end for end in goal * np.arange(1, num + 1) / num if end <= steps[-1]]
+    shown = sorted({int(steps[np.abs(steps - end).argmin()]) for end in ends})
+    means = [np.mean(list(found[step].values()), axis=0) for step in shown]
+    return Path2d(np.array(shown, np.int64), np.array(means)) if shown else None
 
 
 def _matching(ours: Cell, others: Sequence[RunResults], step: int | None, goal: int) -> Cell | None:
@@ -244,15 +246,6 @@ def _matching(ours: Cell, others: Sequence[RunResults], step: int | None, goal: 
         # Full evaluations on different rows of the table compare on the rows that both have.
         if compares(ours, replace(one, goal=goal, protocol=ours.protocol)):
             return one
-    return None
-
-
-def _newest(run: RunResults, step: int | None) -> Cell | None:
-    history = run.history
-    for evaluations in (history.full, history.short):
-        there = [one for one in evaluations if step is None or one.step <= step]
-        if there:
-            return cell_of(run, max(there, key=lambda one: one.step))
     return None
 
 

@@ -11,7 +11,8 @@ from qpensieve.records.files import interpreting
 from qpensieve.records.folder import METRICS
 from qpensieve.records.log import ALARM, TRAINING, read_rows
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look, Series
+from qpensieve.report.cells import score_curve
+from qpensieve.report.drawing import COLOURS, GREY, Axes, Curve, Figure, Look
 from qpensieve.report.paper_figures import run_colours
 from qpensieve.report.results import FEW, RunResults, check_same, check_same_short_preferences, labels
 
@@ -166,8 +167,8 @@ def read_training(path: Path) -> list[dict[str, object]]:
     return [by_step[step] for step in sorted(by_step)]
 
 
-def read_series(rows: list[dict[str, object]], key: str, num_seeds: int) -> Series | None:
-    """Return steps and values of one logged quantity, or None if no row has it; values that are not finite leave a gap.
+def read_series(rows: list[dict[str, object]], key: str, num_seeds: int) -> Curve | None:
+    """Return one logged quantity, or None if no row has it; values that are not finite leave a gap.
 
     If a seed has several agents, its value is their mean, or the largest of peaks.
     """
@@ -179,7 +180,7 @@ def read_series(rows: list[dict[str, object]], key: str, num_seeds: int) -> Seri
     agents = np.array([value for _, value in pairs], np.float64).reshape(len(pairs), num_seeds, -1)
     values = agents.max(axis=2) if key.endswith("_max") else agents.mean(axis=2)
     is_finite = np.isfinite(values)
-    return (steps, np.where(is_finite, values, np.nan)) if is_finite.any() else None
+    return Curve(steps, np.where(is_finite, values, np.nan)) if is_finite.any() else None
 
 
 def short_note(*runs: RunResults) -> str:
@@ -192,21 +193,15 @@ def short_note(*runs: RunResults) -> str:
     return f"short protocol: {rows} x {played}; not comparable with {other}"
 
 
-def _scores(run: RunResults) -> dict[str, Series]:
+def _scores(run: RunResults) -> dict[str, Curve]:
     """Return score -> its values in the short evaluations; without HV if there is no reference point."""
-    short = run.history.short
-    if not short:
+    if not run.history.short:
         raise UserError(f"{run.path} has no short evaluation yet; nothing to draw")
-    steps = np.array([one.step for one in short], np.int64)
-    values = {name: [one.score(name) for one in short] for name in ("ut", "best_single", "hv")}
-    return {
-        name: (steps, np.array(each, np.float64))
-        for name, each in values.items()
-        if all(one is not None for one in each)
-    }
+    curves = {name: score_curve([run], name) for name in ("ut", "best_single", "hv")}
+    return {name: curve for name, curve in curves.items() if curve is not None}
 
 
-def _by_preference(run: RunResults) -> dict[str, Series]:
+def _by_preference(run: RunResults) -> dict[str, Curve]:
     """Return preference -> lam . return under it, for a run whose agents have preferences of their own.
 
     Raises:
@@ -218,10 +213,10 @@ def _by_preference(run: RunResults) -> dict[str, Series]:
     steps, lam = np.array([one.step for one in short], np.int64), short[0].preferences
     values = np.stack([one.returns for one in short if one.returns is not None])
     name = lambda row: "λ = " + ", ".join(f"{x:g}" for x in row)
-    return {f"λ · return, {name(row)}": (steps, values[:, :, i] @ row) for i, row in enumerate(lam)}
+    return {f"λ · return, {name(row)}": Curve(steps, values[:, :, i] @ row) for i, row in enumerate(lam)}
 
 
-def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Panel, dict[str, Series]]]:
+def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Panel, dict[str, Curve]]]:
     """Return the panels that have logged values, each with its series."""
     rows, chosen = read_training(run / METRICS), []
     with interpreting(run / METRICS, "a log"):
@@ -248,9 +243,9 @@ def _panels(figure: Figure, num: int) -> list[Axes]:
     return panels
 
 
-def _number_seeds(axes: Axes, series: Series, first: int) -> None:
+def _number_seeds(axes: Axes, curve: Curve, first: int) -> None:
     """Write the number of each seed where its line ends; ends that meet share a label."""
-    steps, values = series
+    steps, values = curve.steps, curve.values
     if not 1 < values.shape[1] <= MOST_NUMBERED:
         return
     low, high = axes.get_ylim()
@@ -282,18 +277,18 @@ def _draw_ceilings(axes: Axes, title: str, ceilings: Mapping[str, float]) -> Non
         )
 
 
-def _draw_logged(axes: Axes, panel: Panel, found: Mapping[str, Series]) -> None:
+def _draw_logged(axes: Axes, panel: Panel, found: Mapping[str, Curve]) -> None:
     from matplotlib.ticker import PercentFormatter
 
     # Only positive values have a logarithm; other values are a sign of trouble that must stay visible.
-    if panel.is_log and not any((values <= 0).any() for _, values in found.values()):
+    if panel.is_log and not any((curve.values <= 0).any() for curve in found.values()):
         drawing.set_log(axes)
     middles = (np.arange(BINS) + 0.5) / BINS
     binned = map(tuple, drawing.preference_colours(np.stack([middles, 1 - middles], axis=1)))
     shades = binned if panel.is_ordered else COLOURS
     look = Look(thin=0.5 if len(panel.names) == 1 else 0.25, band=0.0, width=1.4, has_markers=False)
-    for (name, series), colour in zip(found.items(), shades, strict=False):
-        drawing.draw_seeds(axes, series, colour, panel.names[name] or None, look)
+    for (name, curve), colour in zip(found.items(), shades, strict=False):
+        drawing.draw_seeds(axes, curve, colour, panel.names[name] or None, look)
     axes.set_title(panel.title, fontsize=10)
     if panel.title == SNAPSHOTS:
         axes.set_ylim(-0.03, 1.03)

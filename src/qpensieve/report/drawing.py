@@ -39,9 +39,22 @@ GENERATION_MAP = "viridis_r"
 GREY, PALE = "#555555", "#AAAAAA"
 MOST_MARKERS = 30
 """Evaluations get markers if there are at most this many."""
-Series = tuple[Int64[np.ndarray, " t"], Float64[np.ndarray, "t seed"]]
-"""Steps, and one value per step and seed."""
 Colour = str | tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A quantity over training.
+
+    Attributes:
+        steps: Environment steps, increasing.
+        values: One value per step and seed.
+        goal: Steps of the whole run. None: the curve is complete.
+    """
+
+    steps: Int64[np.ndarray, " t"]
+    values: Float64[np.ndarray, "t seed"]
+    goal: int | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +184,7 @@ def pairs(figure: Figure, grid: GridSpec, labels: Sequence[str]) -> Iterator[tup
 
 
 def draw_seeds(
-    axes: Axes, series: Series, colour: Colour, label: str | None = None, look: Look = SEEDS_AND_BAND
+    axes: Axes, curve: Curve, colour: Colour, label: str | None = None, look: Look = SEEDS_AND_BAND
 ) -> Float64[np.ndarray, " t"]:
     """Draw a thin line per seed, their mean, and a band of one standard deviation; returns the mean.
 
@@ -179,12 +192,12 @@ def draw_seeds(
 
     Args:
         axes: The panel.
-        series: Environment steps, and one value per step and seed.
+        curve: The quantity.
         colour: Colour of all lines.
         label: Name in the legend.
         look: Which of them are drawn, and how.
     """
-    steps, values = series
+    steps, values = curve.steps, curve.values
     forward, back = (np.log, np.exp) if axes.get_yscale() == "log" else (np.array, np.array)
     scaled = np.ma.masked_invalid(forward(values))
     mean, std = scaled.mean(axis=1).filled(np.nan), scaled.std(axis=1).filled(np.nan)

@@ -27,16 +27,22 @@ MOST_POINTS = 400
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
-    """The return vectors of a front, all seeds together.
+class FrontPoints:
+    """The return vectors of a front, all seeds together, and the names of its domain.
 
     Attributes:
         returns: Returns as means over episodes.
         preferences: Preferences of the returns.
+        objectives: Names of all objectives, in reward order.
+        labels: Axis labels of the objectives, with units if they are known.
+        exact: The exact front of the domain. None: it is unknown.
     """
 
     returns: Float64[np.ndarray, "seed p d"]
     preferences: Float64[np.ndarray, "p d"]
+    objectives: Sequence[str]
+    labels: Sequence[str]
+    exact: ExactFront | None
 
     @cached_property
     def all(self) -> Float64[np.ndarray, "n d"]:
@@ -52,21 +58,6 @@ class Points:
         """Whether no other point dominates. All equal points count, while `metrics` keeps one."""
         distinct, place = np.unique(self.all, axis=0, return_inverse=True)
         return metrics.is_non_dominated(distinct)[place.reshape(-1)]
-
-
-@dataclass(frozen=True)
-class Plane:
-    """A domain, for a picture of two of its objectives.
-
-    Attributes:
-        objectives: Names of all objectives, in reward order.
-        labels: Axis labels of the objectives, with units if they are known.
-        exact: The exact front; None if it is unknown.
-    """
-
-    objectives: Sequence[str]
-    labels: Sequence[str]
-    exact: ExactFront | None
 
 
 def axes_of(objectives: Sequence[str], x: Axis | None = None, y: Axis | None = None) -> tuple[int, int]:
@@ -100,9 +91,9 @@ def plot_front(
         MissingPlots: matplotlib is not installed.
     """
     figure, known, returns = drawing.new_figure(height=6.2), find_domain(domain), measure()
-    plane = Plane(objectives, *((objectives, None) if known is None else (known.labels, known.exact)))
-    points = Points(returns.mean(axis=2), preferences)
-    entries = _draw_plane(figure, plane, points, *axes)
+    labels, exact = (objectives, None) if known is None else (known.labels, known.exact)
+    points = FrontPoints(returns.mean(axis=2), preferences, objectives, labels, exact)
+    entries = _draw_plane(figure, points, *axes)
     size = f"{int(points.is_best.sum())} of {len(points.all)} points not dominated"
     notes = [f"{len(preferences)} preferences x {drawing.count(returns.shape[2], 'episode')}, {size}"]
     hidden = [name for k, name in enumerate(objectives) if k not in axes]
@@ -132,12 +123,18 @@ def draw_front(run: RunResults, out: Path) -> Path:
     d = run.history.num_objectives
     if d < 2:
         raise UserError(f"a front needs at least two objectives, but {run.path} has {d}")
-    newest = _newest(run)
-    assert newest.returns is not None
-    points = Points(newest.returns, newest.preferences)
+    newest = run.newest()
+    if newest is None:
+        raise UserError(f"{run.path} has no evaluation yet; nothing to draw")
+    if newest.returns is None:
+        raise UserError(
+            f"{run.path} holds no returns: it was exported before the first full evaluation. Draw its curves (--what "
+            "curves), or draw the front from the run folder"
+        )
+    points = FrontPoints(newest.returns, newest.preferences, run.objectives, run.labels, run.exact)
     figure = drawing.new_figure(height=6.2 if d == 2 else 7.6)
     if d == 2:
-        entries = _draw_plane(figure, run, points)
+        entries = _draw_plane(figure, points)
     else:
         panels, grid = [], figure.add_gridspec(d - 1, d - 1)
         for axes, i, j in drawing.pairs(figure, grid, run.labels):
@@ -148,21 +145,7 @@ def draw_front(run: RunResults, out: Path) -> Path:
     return drawing.write_figure(figure, out)
 
 
-def _newest(run: RunResults) -> Evaluation:
-    history = run.history
-    if history.full:
-        return history.full[-1]
-    if not history.short:
-        raise UserError(f"{run.path} has no evaluation yet; nothing to draw")
-    if run.lacks_returns:
-        raise UserError(
-            f"{run.path} holds no returns: it was exported before the first full evaluation. Draw its curves (--what "
-            "curves), or draw the front from the run folder"
-        )
-    return history.short[-1]
-
-
-def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int = 0, j: int = 1) -> dict[str, Artist]:
+def _draw_plane(figure: Figure, points: FrontPoints, i: int = 0, j: int = 1) -> dict[str, Artist]:
     """Draw two objectives; returns entries of the legend below."""
     axes = drawing.style(figure.add_subplot())
     _scatter(axes, points, i, j)
@@ -171,19 +154,19 @@ def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int 
     if is_plane:
         whose = "learned front, all seeds" if len(points.returns) > 1 else "learned front"
         drawing.draw_steps(axes, best[:, [i, j]], color=COLOURS[1], linewidth=1.4, zorder=2, label=whose)
-    if run.exact is not None and is_plane:
+    if points.exact is not None and is_plane:
         squares = {"marker": "s", "markersize": 13, "markerfacecolor": "none", "zorder": 4}
         look = {"color": "black", "linestyle": "--", "linewidth": 1}
-        drawing.draw_steps(axes, run.exact.points[:, [i, j]], **look, label="exact front", **squares)
-    axes.set_xlabel(run.labels[i], fontsize=11)
-    axes.set_ylabel(run.labels[j], fontsize=11)
+        drawing.draw_steps(axes, points.exact.points[:, [i, j]], **look, label="exact front", **squares)
+    axes.set_xlabel(points.labels[i], fontsize=11)
+    axes.set_ylabel(points.labels[j], fontsize=11)
     if is_plane:
         look = {"ncols": 2, "fontsize": 10, "frameon": False, "borderaxespad": 0.2}
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
-    return drawing.explain_preferences(figure, [axes], run.objectives)
+    return drawing.explain_preferences(figure, [axes], points.objectives)
 
 
-def _scatter(axes: Axes, front: Points, i: int, j: int) -> None:
+def _scatter(axes: Axes, front: FrontPoints, i: int, j: int) -> None:
     """Draw objective j over objective i in the colours of the preferences. Dominated points are small and pale."""
     points, colours = front.all[:, [i, j]], drawing.preference_colours(front.lam)
     order, areas = _rings(points, front.lam[:, i])
@@ -208,7 +191,7 @@ def _rings(
     return order, whole * (1 - rank / count)
 
 
-def _marks(front: Points) -> list[str]:
+def _marks(front: FrontPoints) -> list[str]:
     """Explain the markers that are drawn, in one line."""
     pale = [] if front.is_best.all() else ["pale: dominated"]
     is_shared = len(np.unique(front.all.round(6), axis=0)) < len(front.all)
@@ -216,7 +199,7 @@ def _marks(front: Points) -> list[str]:
     return [" · ".join(said)] if said else []
 
 
-def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points: Points) -> str:
+def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points: FrontPoints) -> str:
     """Set the title; returns the footnote, with numbers that show whether the policy follows the preference."""
     summary, seeds = newest.summary, drawing.count(run.history.num_seeds, "seed")
     is_full = newest in run.history.full

@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 from qpensieve.console import format_count
 from qpensieve.metrics import Profile, Summary
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look
+from qpensieve.report.drawing import COLOURS, GREY, Axes, Curve, Figure, Look
 
 T = TypeVar("T")
 Panels = Mapping[str, Mapping[str, T | None]]
@@ -57,21 +57,6 @@ OTHER_STYLES = tuple(
 
 REPEATED = (("d", (0, (1, 2))), ("p", (0, (4, 1, 1, 1, 1, 1))), ("*", (0, (8, 2))))
 """Marker and line of a method that is in a figure twice."""
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """A quantity over training.
-
-    Attributes:
-        steps: Environment steps, increasing.
-        values: One value per step and seed.
-        goal: Steps of the whole run; a curve that ends before it is marked at its end. None: the curve is complete.
-    """
-
-    steps: Int64[np.ndarray, " t"]
-    values: Float64[np.ndarray, "t seed"]
-    goal: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +275,7 @@ def _draw_planes(
 
 def _draw_curve(where: Axes, curve: Curve, style: Style, label: str) -> None:
     look = Look(line=style.line, thin=0.0, band=0.15, width=1.5, has_markers=False)
-    mean = drawing.draw_seeds(where, (curve.steps, curve.values), style.colour, label, look)
+    mean = drawing.draw_seeds(where, curve, style.colour, label, look)
     if curve.goal is None or not len(curve.steps) or curve.steps[-1] >= curve.goal:
         return
     last = int(curve.steps[-1])

@@ -186,11 +186,19 @@ class RunResults:
             return self.record.objs.shape[2]
         return None if self.search is None else int(self.search["tasks"])
 
+    def newest(self, step: int | None = None) -> Evaluation | None:
+        """Return the newest full evaluation up to a step (None: any), else the newest short one; None without one."""
+        for every in (self.history.full, self.history.short):
+            there = [one for one in every if step is None or one.step <= step]
+            if there:
+                return max(there, key=lambda one: one.step)
+        return None
+
     @property
     def lacks_returns(self) -> bool:
         """Whether the run was exported before its first full evaluation, so that the file holds no returns."""
-        history = self.history
-        return not history.full and bool(history.short) and history.short[-1].returns is None
+        newest = self.newest()
+        return newest is not None and newest.returns is None
 
     @property
     def first_seed(self) -> int:
