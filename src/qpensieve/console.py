@@ -303,6 +303,11 @@ def format_count(num: int) -> str:
     return str(num)
 
 
+def plural(num: int, word: str) -> str:
+    """Return a number and its word, such as `1 seed` or `3 seeds`."""
+    return f"{num} {word}" if num == 1 else f"{num} {word}s"
+
+
 def format_number(value: float | int, digits: int = 4, whole_from: float | int = 1e4) -> str:
     """Return `value` with `digits` significant digits, or as a whole number with commas from `whole_from` on."""
     return f"{value:,.0f}" if abs(value) >= whole_from else f"{value:.{digits}g}"

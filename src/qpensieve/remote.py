@@ -158,7 +158,8 @@ class RemoteObject:
     def _lost(self) -> EnvError:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(CLOSE_SECONDS)
-        return EnvError(f"{self._title} {how_it_ended(self.process.returncode)}")
+        hint = "" if (self.process.returncode or 0) < 0 else "; standard error may show why"
+        return EnvError(f"{self._title} {how_it_ended(self.process.returncode)}{hint}")
 
 
 class RemoteObjects:
@@ -242,7 +243,7 @@ def how_it_ended(code: int | None) -> str:
         return "was killed by SIGKILL, as the system does where memory runs out"
     if code is not None and code < 0:
         return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}; standard error may show why"
+    return f"ended with exit code {code}"
 
 
 def can_be_sent(content: object) -> bool:

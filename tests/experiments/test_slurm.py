@@ -16,7 +16,7 @@ from qpensieve.config import RunConfig
 from qpensieve.experiments import schedule, tasks
 from qpensieve.experiments.local import END_SECONDS
 from qpensieve.experiments.schedule import train_all
-from qpensieve.experiments.slurm import LOST, Request, Slurm, SlurmJob, minutes
+from qpensieve.experiments.slurm import Request, Slurm, SlurmJob, minutes
 from qpensieve.experiments.tasks import Task
 
 SBATCH = """#!/bin/bash
@@ -207,7 +207,7 @@ class TestQueue:
         (job,) = Slurm(tmp_path / "runs", Request(job_gpus=0), program=sh("exec sleep 100")).start([task])
         wait_until(lambda: bool(stand_in.pids()))
         os.killpg(stand_in.pids()[0], signal.SIGKILL)
-        wait_until(lambda: (ended := job.poll()) is not None and ended.code == LOST)
+        wait_until(lambda: (ended := job.poll()) is not None and ended.code is None)
         stand_in.idle()
         Slurm(tmp_path / "runs", Request(job_gpus=0)).start([task])
         assert len(stand_in.scripts) == 2

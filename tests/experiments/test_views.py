@@ -12,7 +12,7 @@ from qpensieve.experiments import tasks
 from qpensieve.experiments.paper import ARTEFACTS
 from qpensieve.experiments.plan import Size, Wanted, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
-from qpensieve.experiments.views import score_sheet, show
+from qpensieve.experiments.views import show
 from qpensieve.preferences import test_table
 from qpensieve.records import critic_errors, evaluations
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
@@ -136,14 +136,15 @@ class TestFolders:
         folders = [task.folder for task in more.plan.tasks_of[wanted]]
         assert more.paths(wanted) == folders
         one = replace(ARTEFACTS["table1"], cells={("Hopper2d", "Q-Pensieve"): wanted}, reference=None)
-        assert score_sheet(one, more, tmp_path).cell("Hopper2d", "Q-Pensieve").seeds == (0, 1, 2, 3, 4)
+        assert show(one, more, tmp_path).sheets[0].cell("Hopper2d", "Q-Pensieve").seeds == (0, 1, 2, 3, 4)
         (run / SUMMARY).unlink()  # not done: what was exported counts
         assert set(more.paths(wanted)) == {file, folders[1]}
 
     def test_a_run_that_went_on_beyond_the_plan_is_shown_at_the_plans_end(self, tmp_path: Path):
         longer = results_of(tmp_path, ("buffer-size",), size=replace(self.SIZE, steps=800))
         make_run(longer, Wanted("Ant2d"))
-        sheet = score_sheet(ARTEFACTS["buffer-size"], results_of(tmp_path, ("buffer-size",), size=self.SIZE), tmp_path)
+        shorter = results_of(tmp_path, ("buffer-size",), size=self.SIZE)
+        (sheet,) = show(ARTEFACTS["buffer-size"], shorter, tmp_path).sheets
         cell = sheet.cell("Ant2d", "size 4")
         assert (cell.step, cell.protocol) == (400, sheets.SHORT)
 

@@ -15,7 +15,7 @@ import tyro
 from qpensieve import machine
 from qpensieve.config import about_learning, remarks
 from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_number, format_table
-from qpensieve.errors import MissingFileError, UserError, make_folder
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments import costs, paper, tasks
 from qpensieve.experiments.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.plan import Plan, ScaleName, Size, find_artefacts, make_plan
@@ -26,7 +26,7 @@ from qpensieve.experiments.schedule import TRIES, Engine, train_all
 from qpensieve.experiments.slurm import Request, Slurm
 from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Task
-from qpensieve.experiments.views import score_sheet, show
+from qpensieve.experiments.views import show
 from qpensieve.records import provenance
 from qpensieve.report.page import Report, insert, write_report
 from qpensieve.settings import at_least, problems
@@ -209,7 +209,7 @@ def run(
     with _compiling_quickly() if choice.scale == "smoke" else nullcontext():
         _make_runs(planned, folder, where)
     found = PlanResults(planned, read_exported(results))
-    print(write_paper_report(found, folder / REPORT, TITLE, _about_scale(found)))
+    print(write_report(folder / REPORT, _make_report(found, folder / REPORT)))
 
 
 @contextmanager
@@ -257,7 +257,7 @@ def sweep(
         _check_there(folder)
     else:
         _make_runs(planned, folder, where)
-    print(write_paper_report(PlanResults(planned), folder / REPORT, artefact.title))
+    print(write_report(folder / REPORT, _make_report(PlanResults(planned), folder / REPORT, artefact.title)))
 
 
 def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
@@ -318,32 +318,30 @@ def report(
     if not results:
         _check_there(choice.folder)
     found, folder = PlanResults(choice.plan(), read_exported(results)), to or choice.folder / REPORT
-    print(write_paper_report(found, folder, TITLE, _about_scale(found)))
+    made = _make_report(found, folder)
+    print(write_report(folder, made))
     if into is not None:
+        sheets = {sheet.name: sheet for sheet in made.sheets}
         for artefact in found.plan.artefacts:
             if artefact.show == "scores" and artefact.cells:
-                sheet = score_sheet(artefact, found, folder)
+                sheet = sheets[artefact.name]
                 cells = artefact.cells.items()
                 reasons = {place: found.left_out_of(run, sheet.cell(*place).seeds) for place, run in cells}
                 insert(into, artefact.name, sheet, {place: why for place, why in reasons.items() if why})
         print(into)
 
 
-def _about_scale(found: PlanResults) -> str:
-    return f"Scale: {found.plan.size.scale}."
-
-
-def write_paper_report(found: PlanResults, folder: Path, title: str, about: str = "") -> Path:
-    """Write the report of all artefacts of a plan, with `about` as its first sentence; returns the page."""
+def _make_report(found: PlanResults, folder: Path, title: str = "") -> Report:
+    """Make the report of all artefacts of a plan, for a folder; without a title it is the paper's."""
     left_out = found.left_out
     for line in left_out:
         _say(line)
-    lines = [f"{about} Numbers link to the configuration and the machine of their runs.".strip(), *left_out]
-    whole = Report(title, lines, provenance.describe())
+    scale = [] if title else [f"Scale: {found.plan.size.scale}."]
+    first = " ".join([*scale, "Numbers link to the configuration and the machine of their runs."])
+    made = Report(title or TITLE, [first, *left_out], provenance.describe())
     for artefact in found.plan.artefacts:
-        whole.add(show(artefact, found, folder))
-    make_folder(folder)
-    return write_report(folder, whole)
+        made.add(show(artefact, found, folder))
+    return made
 
 
 def _say(message: str) -> None:

@@ -6,7 +6,6 @@ This module does not import JAX: Ray starts workers by it on its nodes.
 import enum
 import os
 import platform
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qpensieve import machine
 from qpensieve.records.folder import WORKER_LOG, open_to_append
+from qpensieve.remote import how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,8 @@ class Code(enum.IntEnum):
 class Ended(NamedTuple):
     """The end of a worker."""
 
-    code: int
+    code: int | None
+    """Exit code. None: the worker was lost."""
     how: str
     """How it ended, in words that follow the name of the run."""
 
@@ -96,11 +97,6 @@ def end_workers(processes: "Sequence[subprocess.Popen[bytes]]") -> None:
         for process in processes:
             process.kill()  # does nothing if the process has ended
             process.wait()
-
-
-def how_it_ended(code: int) -> str:
-    """Describe the exit code of a worker, in words that follow its name."""
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
 def _close_input(process: "subprocess.Popen[bytes]") -> None:

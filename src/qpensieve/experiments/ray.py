@@ -16,14 +16,15 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from qpensieve.errors import MissingPackageError, UserError
 from qpensieve.experiments import local
-from qpensieve.experiments.local import Code, Ended, Place, Placed, how_it_ended
+from qpensieve.experiments.local import Code, Ended, Place, Placed
 from qpensieve.records import checkpoint
 from qpensieve.records.files import TEMPORARY
 from qpensieve.records.folder import LOCK, FolderInUseError, lock
+from qpensieve.remote import how_it_ended
 
 if TYPE_CHECKING:
     from qpensieve.experiments.tasks import Task
@@ -34,8 +35,6 @@ TOKEN_PATH = Path(".ray") / "auth_token"
 """Path of Ray's token below the home folder."""
 MOVES = 5
 """Number of times that Ray itself restarts a task after it has lost the node or process."""
-LOST = -1
-"""Code of a worker that Ray has lost for good."""
 
 
 def prepare() -> Any:
@@ -62,41 +61,30 @@ def make_token(path: Path) -> None:
         file.write(secrets.token_hex(32))
 
 
-class Order(NamedTuple):
-    """An order to a node.
+def attend(folder: Path, options: Sequence[str], cores: int, share: float, program: Sequence[str] | None) -> int:
+    """Run a worker on the node, which ends when this process does; returns its exit code.
 
-    Attributes:
+    Args:
         folder: The run folder.
         options: Options of the worker.
         cores: Number of cores of the worker.
         share: Share of a card for the worker; 0: no card.
         program: Command of the worker; None: that of the node's Python.
     """
-
-    folder: Path
-    options: Sequence[str]
-    cores: int
-    share: float
-    program: Sequence[str] | None
-
-
-def attend(order: Order) -> int:
-    """Run a worker on the node, which ends when this process does; returns its exit code."""
-    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if order.share else None  # Ray has chosen the card
-    variables = local.environment(order.cores, gpu, order.share)
-    worker = local.start_worker(order.folder, order.options, variables, order.program or local.PROGRAM)
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if share else None  # Ray has chosen the card
+    worker = local.start_worker(folder, options, local.environment(cores, gpu, share), program or local.PROGRAM)
     try:
         return worker.wait()
     finally:
         local.end_workers([worker])
 
 
-def attend_copy(order: Order, content: bytes) -> tuple[int, bytes]:
-    """Run a worker on the node with a copy of the folder; returns its exit code and the folder as it is then."""
+def attend_copy(folder: Path, *how: Any, content: bytes) -> tuple[int, bytes]:
+    """Run a worker on a copy of the folder on the node; returns its exit code and the copy as it is then."""
     with tempfile.TemporaryDirectory(prefix="qpensieve-") as scratch:
-        folder = Path(scratch) / order.folder.name
-        unpack(content, folder)
-        return attend(order._replace(folder=folder)), pack(folder)
+        copy = Path(scratch) / folder.name
+        unpack(content, copy)
+        return attend(copy, *how), pack(copy)
 
 
 def pack(folder: Path) -> bytes:
@@ -162,7 +150,7 @@ class RayJob(Placed):
         except FolderInUseError as error:
             return Ended(Code.IN_USE, str(error))
         except self.ray.exceptions.RayError as error:
-            return Ended(LOST, f"was lost: {str(error).strip().splitlines()[0]}")
+            return Ended(None, f"was lost: {str(error).strip().splitlines()[0]}")
         return Ended(found, how_it_ended(found))
 
 
@@ -214,10 +202,12 @@ class OnRay:
 
     def _submit(self, task: "Task", cores: int) -> RayJob:
         share = 1 / self._place.slots if self._place.gpu else 0.0
-        order = Order(task.folder.resolve(), task.worker_options, cores, share, self._program)
+        how = (task.folder.resolve(), task.worker_options, cores, share, self._program)
         on_node = self._ray.remote(num_cpus=cores, num_gpus=share, max_retries=MOVES)
-        copy = [pack(task.folder)] if self._fetch else []
-        reference = on_node(attend_copy if self._fetch else attend).remote(order, *copy)
+        if self._fetch:
+            reference = on_node(attend_copy).remote(*how, content=pack(task.folder))
+        else:
+            reference = on_node(attend).remote(*how)
         return RayJob(self._place, self._place.slots, cores, self._ray, reference, task.folder)
 
     def _size(self) -> tuple[int, float, int]:

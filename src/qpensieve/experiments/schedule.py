@@ -7,12 +7,13 @@ such programs may share the folders: each leaves a folder alone while another pr
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from qpensieve.experiments import tasks as states
 from qpensieve.experiments.local import Code, Ended
 from qpensieve.experiments.tasks import Progress, Task
+from qpensieve.records.folder import holder
 
 TRIES = 5
 LOOK_SECONDS = 1.0
@@ -63,10 +64,10 @@ class Summary:
         is_stopped: Whether Ctrl-C has ended the loop.
     """
 
-    done: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    left: list[str] = field(default_factory=list)
-    is_stopped: bool = False
+    done: list[str]
+    failed: dict[str, str]
+    left: list[str]
+    is_stopped: bool
 
 
 def train_all(
@@ -132,7 +133,7 @@ class _Loop:
 
     def _start(self) -> None:
         self._waiting = [task for task in self._waiting if not states.is_done(task)]
-        free = [task for task in self._waiting if not states.is_held(task)]
+        free = [task for task in self._waiting if holder(task.folder) is None]
         for task, job in zip(free, self._engine.start(free) if free else (), strict=False):
             self._started[task] = job, states.saved_step(task)
             self._waiting.remove(task)

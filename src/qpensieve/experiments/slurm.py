@@ -26,8 +26,6 @@ SAVE_SECONDS = 120
 """Seconds before its time limit at which a job saves."""
 REQUEUES = 1000
 """Number of times that a job may reach its time limit."""
-LOST = -1
-"""Code of a run whose job has ended without finishing it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class SlurmJob:
     job: Any
 
     def poll(self) -> Ended | None:
-        return Ended(LOST, f"was left by its job {self.job.job_id}, which has ended") if self.job.done() else None
+        return Ended(None, f"was left by its job {self.job.job_id}, which has ended") if self.job.done() else None
 
     def shrink(self) -> bool:
         return False  # the pool of the job does

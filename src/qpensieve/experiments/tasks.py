@@ -139,11 +139,6 @@ def is_done(task: Task) -> bool:
         return False
 
 
-def is_held(task: Task) -> bool:
-    """Return whether a process works on the folder."""
-    return holder(task.folder) is not None
-
-
 def saved_step(task: Task) -> int:
     """Return the step of the newest checkpoint; -1 if there is none."""
     return max(checkpoint.kept_steps(task.folder), default=-1)

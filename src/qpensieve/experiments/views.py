@@ -104,15 +104,8 @@ def show(artefact: Artefact, results: PlanResults, report: Path) -> Report:
 
 
 def _scores(view: View) -> Report:
-    sheet = score_sheet(view.artefact, view.results, view.report)
-    shown = Report(sheets=[sheet])
-    if view.artefact.name in SUMMED:
-        _add_sums(shown, sheet)
-    return shown
-
-
-def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet:
-    """Return the table of scores of an artefact."""
+    """Make the table of scores of an artefact."""
+    artefact, results = view.artefact, view.results
     filled = {}
     for (row, column), wanted in artefact.cells.items():
         config = results.plan.configs[wanted]
@@ -120,13 +113,14 @@ def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet
         goal = config.steps if not config.method.is_population else None
         other_goal = 0 if other is None else results.plan.configs[other].steps
         step = max(config.steps, other_goal)
-        cell = cells.read_cell(results.paths(wanted), step, goal, report)
+        cell = cells.read_cell(results.paths(wanted), step, goal, view.report)
         if other is not None and "ED" in artefact.metrics and column != artefact.reference:
             cell = cells.with_dominance(cell, results.paths(other), step, other_goal)
         filled[row, column] = replace(cell, printed=artefact.printed.scores.get((row, column), {}))
     for place in [(row, column) for row in artefact.rows for column in artefact.columns]:
         filled.setdefault(place, Cell(values={}))  # not missing: the plan has no run there
-    return Sheet(
+    printed_rows = dict.fromkeys(row for (row, _), scores in artefact.printed.scores.items() if "HV" in scores)
+    sheet = Sheet(
         artefact.name,
         artefact.title,
         f"{artefact.opening} {CAPTION}",
@@ -136,18 +130,17 @@ def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet
         filled,
         [*artefact.notes, *results.notes],
         artefact.reference,
-        {(row, "HV"): note for row in artefact.rows if (note := _about_hypervolume(artefact, row))},
+        {(row, "HV"): note for row in printed_rows if (note := cells.hypervolume_note(row))},
     )
+    return _with_sums(sheet) if artefact.name in SUMMED else Report(sheets=[sheet])
 
 
-def _about_hypervolume(artefact: Artefact, row: str) -> str:
-    """Say why HV of a row's domain cannot be compared with the paper's; empty if it can, or the paper prints no HV."""
-    is_printed = any("HV" in scores for (of, _), scores in artefact.printed.scores.items() if of == row)
-    return cells.hypervolume_note(row) if is_printed else ""
+def _with_sums(sheet: Sheet) -> Report:
+    """Return a sheet, and sheets and figures over its rows on the scale of the reference's means.
 
-
-def _add_sums(shown: Report, sheet: Sheet) -> None:
-    """Add sheets and figures over all rows, on the scale of the reference's means; none while no row is complete."""
+    Only complete rows are used; without one the sheet is alone.
+    """
+    shown = Report(sheets=[sheet])
     sources = tuple(source for cell in sheet.cells.values() for source in cell.sources)
     panels = {}
     for metric in ("UT", "HV"):
@@ -166,6 +159,7 @@ def _add_sums(shown: Report, sheet: Sheet) -> None:
         shown.figures.append(
             ReportFigure(f"{sheet.name}-intervals", title, f"{title}, with 95 % intervals.", figure, sources)
         )
+    return shown
 
 
 def _fronts(view: View) -> Report:

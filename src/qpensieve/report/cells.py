@@ -15,14 +15,14 @@ from jaxtyping import Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.compatibility import LEARNING, settings_that_differ
-from qpensieve.console import format_count
+from qpensieve.console import format_count, plural
 from qpensieve.envs.base import FULL_EPISODES
 from qpensieve.envs.registry import find_domain
 from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike, test_table
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.records.scores import SCORES
-from qpensieve.report.drawing import Curve, count
+from qpensieve.report.drawing import Curve
 from qpensieve.report.paper_figures import Path2d
 from qpensieve.report.results import Evaluation, RunResults, check_same_short_preferences, read_run, rounded
 from qpensieve.report.sheets import FULL, SHORT, Cell, compares, seeds_in_words
@@ -253,8 +253,8 @@ def _protocol(one: Evaluation) -> str:
     """Return `full protocol`, or the number of preferences or episodes that were played instead."""
     whole = test_table(one.preferences.shape[1])
     is_all = one.preferences.shape == whole.shape and np.allclose(one.preferences, whole)
-    parts = [] if is_all else [count(len(one.preferences), "preference")]
-    parts += [] if one.num_episodes == FULL_EPISODES else [count(one.num_episodes, "episode")]
+    parts = [] if is_all else [plural(len(one.preferences), "preference")]
+    parts += [] if one.num_episodes == FULL_EPISODES else [plural(one.num_episodes, "episode")]
     return ", ".join(parts) or FULL
 
 

@@ -9,11 +9,10 @@ from jaxtyping import Float64
 
 from qpensieve import metrics
 from qpensieve.compatibility import settings_of
-from qpensieve.console import format_count, format_spread
+from qpensieve.console import format_count, format_spread, plural
 from qpensieve.errors import UserError
 from qpensieve.report import drawing
 from qpensieve.report.cells import ED, cell_of, cell_on, common_preferences, dominance_by_seed
-from qpensieve.report.drawing import count
 from qpensieve.report.paper_figures import run_colours
 from qpensieve.report.results import RunResults, check_same, labels, read_run
 from qpensieve.report.sheets import Cell, Metric, Sheet, power_of, view
@@ -166,7 +165,7 @@ def table(results: Sequence[Result]) -> TextTable:
         for known, views in zip(facts, scores, strict=True)
     ]
     headings = [TextCell(titles[metric.name], power_of(made, ROW, metric)).heading for metric in made.metrics]
-    note = f"On {count(len(results[0].played.preferences), 'preference')}."
+    note = f"On {plural(len(results[0].played.preferences), 'preference')}."
     note += f" P(better) and difference: against {made.reference}." if len(results) > 1 else ""
     return TextTable("comparison", "", "", [*facts[0], *headings], rows, below=[note, *unequal(results)])
 
@@ -186,8 +185,8 @@ def unequal(results: Sequence[Result]) -> list[str]:
     for result in results:
         step, goal = result.played.step, result.played.goal
         length = int(result.run.config["steps"]) if step == goal else step  # a population ends with a whole iteration
-        episodes = count(result.run.full_at(step).num_episodes, "episode")
-        said.append((count(len(result.played.seeds), "seed"), f"{format_count(length)} steps", f"{episodes} each"))
+        episodes = plural(result.run.full_at(step).num_episodes, "episode")
+        said.append((plural(len(result.played.seeds), "seed"), f"{format_count(length)} steps", f"{episodes} each"))
     apart = [i for i, parts in enumerate(zip(*said, strict=True)) if len(set(parts)) > 1]
     names = labels([result.run for result in results])
     sizes = [f"{name}: {', '.join(parts[i] for i in apart)}" for name, parts in zip(names, said, strict=True)]
@@ -256,7 +255,7 @@ def draw(results: Sequence[Result], out: Path) -> Path:
             points = result.returns.reshape(-1, lam.shape[1])
             axes.scatter(points[:, 0], points[:, 1], color=colour, s=14, alpha=0.6, label=name)
     left.set_xticks(range(len(results)), names, rotation=30, ha="right")
-    left.set_title(f"UT on {count(len(lam), 'preference')}, a dot per seed")
+    left.set_title(f"UT on {plural(len(lam), 'preference')}, a dot per seed")
     exact = first.run.exact
     if exact and first.reference is not None:
         best = exact.ceilings(lam, first.reference).utility

@@ -7,9 +7,8 @@ from importlib import resources
 
 import numpy as np
 
-from qpensieve.console import Row, format_number, format_spread, format_table
+from qpensieve.console import Row, format_number, format_spread, format_table, plural
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
-from qpensieve.report.drawing import count
 
 SHORT = partial(format_number, digits=3)
 _CONTENT = tomllib.loads(resources.files("qpensieve.report").joinpath("critic.toml").read_text())
@@ -41,7 +40,7 @@ def format_errors(errors: CriticErrors) -> str:
     ]
     lines = [
         format_table(keyed, show=SHORT),
-        f"Means over {count(len(errors.seeds), 'seed')}; after +- the standard error over pairs (s, a).",
+        f"Means over {plural(len(errors.seeds), 'seed')}; after +- the standard error over pairs (s, a).",
         "noise: what L_critic of an exact critic would be; rms: without the noise; |Q|: mean norm of the returns;",
         "bias: Q less the return, above 0 where the critic overestimates.",
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from qpensieve.console import plural
 from qpensieve.errors import UserError
 from qpensieve.records.files import interpreting
 from qpensieve.records.folder import METRICS
@@ -98,7 +99,7 @@ def draw_curves(run: RunResults, out: Path) -> Path:
         _number_seeds(axes, scores[name], run.first_seed)
     for axes, (panel, series) in zip(panels[1 + ("hv" in scores) :], logged, strict=True):
         _draw_logged(axes, panel, series)
-    drawing.set_title(figure, f"{run.domain} · {run.algo} · {drawing.count(run.history.num_seeds, 'seed')}")
+    drawing.set_title(figure, f"{run.domain} · {run.algo} · {plural(run.history.num_seeds, 'seed')}")
     drawing.legend_below(figure, drawing.entries_of(panels), short_note(run))
     return drawing.write_figure(figure, out)
 
@@ -132,7 +133,7 @@ def compare_curves(runs: Sequence[RunResults], out: Path, by_preference: bool = 
             drawing.draw_seeds(axes, each[name], colour, label)
         _draw_ceilings(axes, TITLES.get(name, name), ceilings.get(name, {}))
     drawing.legend_below(figure, drawing.entries_of(panels), "" if by_preference else short_note(*runs))
-    drawing.set_title(figure, f"{runs[0].domain} · {drawing.count(len(runs), 'run')}: mean ± 1 std over seeds")
+    drawing.set_title(figure, f"{runs[0].domain} · {plural(len(runs), 'run')}: mean ± 1 std over seeds")
     return drawing.write_figure(figure, out)
 
 
@@ -155,8 +156,8 @@ def draw_training(run: RunResults, out: Path) -> Path | None:
         _draw_logged(axes, panel, series)
         for step in alarms:
             axes.axvline(step, color=ALARM_COLOUR, linewidth=0.6, alpha=0.6, zorder=1)
-    drawing.set_title(figure, f"{run.domain} · {run.algo} · {drawing.count(num_seeds, 'seed')}")
-    found = f"{drawing.count(len(alarms), 'step')} with alarms (orange)" if alarms else "no alarm"
+    drawing.set_title(figure, f"{run.domain} · {run.algo} · {plural(num_seeds, 'seed')}")
+    found = f"{plural(len(alarms), 'step')} with alarms (orange)" if alarms else "no alarm"
     figure.supxlabel(f"environment steps; {found}", fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
 
@@ -185,7 +186,7 @@ def read_series(rows: list[dict[str, object]], key: str, num_seeds: int) -> Curv
 
 def short_note(*runs: RunResults) -> str:
     """Describe the short protocol of runs that share its preferences, for the foot of a picture."""
-    rows = drawing.count(len(runs[0].history.short_preferences), "preference")
+    rows = plural(len(runs[0].history.short_preferences), "preference")
     episodes = sorted({one.num_episodes for run in runs for one in run.history.short[:1]})
     played = " or ".join(map(str, episodes)) + (" episode" if episodes == [1] else " episodes")
     known = runs[0].known

@@ -271,10 +271,6 @@ def add_colour_bar(figure: Figure, scatter: ScalarMappable, panels: list[Axes], 
     bar.ax.tick_params(labelsize=9)
 
 
-def count(num: int, word: str) -> str:
-    return f"{num} {word}" if num == 1 else f"{num} {word}s"
-
-
 def format_mean_std(values: np.ndarray) -> str:
     """Mean ± standard deviation over seeds, with a common power of ten where the mean is large."""
     mean, std = metrics.mean_std(values)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
+from qpensieve.console import plural
 from qpensieve.envs.deep_sea import ExactFront, find_treasures, share_found
 from qpensieve.envs.registry import find_domain
 from qpensieve.errors import UserError
@@ -95,7 +96,7 @@ def plot_front(
     points = FrontPoints(returns.mean(axis=2), preferences, objectives, labels, exact)
     entries = _draw_plane(figure, points, *axes)
     size = f"{int(points.is_best.sum())} of {len(points.all)} points not dominated"
-    notes = [f"{len(preferences)} preferences x {drawing.count(returns.shape[2], 'episode')}, {size}"]
+    notes = [f"{len(preferences)} preferences x {plural(returns.shape[2], 'episode')}, {size}"]
     hidden = [name for k, name in enumerate(objectives) if k not in axes]
     if hidden:
         notes.append(f"dominated counts in all objectives, also in those not drawn: {', '.join(hidden)}")
@@ -201,7 +202,7 @@ def _marks(front: FrontPoints) -> list[str]:
 
 def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points: FrontPoints) -> str:
     """Set the title; returns the footnote, with numbers that show whether the policy follows the preference."""
-    summary, seeds = newest.summary, drawing.count(run.history.num_seeds, "seed")
+    summary, seeds = newest.summary, plural(run.history.num_seeds, "seed")
     is_full = newest in run.history.full
     scores = f"UT {drawing.format_mean_std(summary.ut)}"
     if summary.hv is not None and newest.reference is not None:
@@ -211,7 +212,7 @@ def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points:
     drawing.set_title(figure, f"{run.domain} · {run.algo} · step {newest.step:,}{protocol} · {seeds}\n{scores}")
 
     rows, episodes = len(newest.preferences), newest.num_episodes
-    full = f"full protocol: {drawing.count(rows, 'preference')} x {drawing.count(episodes, 'episode')}"
+    full = f"full protocol: {plural(rows, 'preference')} x {plural(episodes, 'episode')}"
     sizes = summary.front_size
     size = f"{sizes[0]:.0f}" if len(sizes) == 1 else drawing.format_mean_std(sizes)
     notes = [f"best single row: UT {drawing.format_mean_std(summary.best_single)}", f"front size {size}"]

@@ -43,29 +43,36 @@ PICTURES: dict[What, Picture] = {
 
 
 def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[Path]:
-    """Draw a run's folder or an exported run; returns the pictures.
+    """Draw the pictures of a run, from its folder or an exported file; returns their files.
 
     Args:
         run: The folder or file.
-        out: A picture file for `what`, or for the front; or a folder for all pictures. None: the run's folder, or that
-            of the exported file.
-        what: The one picture to draw. None: all.
+        out: File of one picture (`what`, or the front), or a folder. None: the run's folder, or that of the exported
+            file.
+        what: The picture to draw. None: all that the run has data for.
 
     Raises:
-        ValueError: If the run does not hold what the picture needs, or `out` looks like a file that is no picture.
+        ValueError: The run does not hold what the picture needs, or `out` looks like a file that is no picture.
     """
-    one = what or ("front" if out is not None and is_picture(out) else None)
-    if one is None:
-        return all_pictures(run, out)
-    data, needs = read_run(run), PICTURES[one].needs
-    if needs and not (run / needs).exists():
-        raise UserError(f"{run} has no {needs}, which {one}.png is drawn from")
-    target = _target(run, one) if out is None else file_of(out, f"{one}.png")
-    refuse_link(target)
-    drawn = PICTURES[one].draw(data, target)
-    if drawn is None:
-        raise UserError(f"{run} holds nothing yet that {one}.png could show")
-    return [drawn]
+    if out is not None:
+        _check_folder(out)
+        what = what or ("front" if is_picture(out) else None)
+    data = read_run(run)
+    has_file = lambda picture: not picture.needs or (run / picture.needs).exists()
+    if what is None:
+        fits = lambda name: has_file(PICTURES[name]) and PICTURES[name].applies(data)
+        names = list(filter(fits, PICTURES))
+    elif has_file(PICTURES[what]):
+        names = [what]
+    else:
+        raise UserError(f"{run} has no {PICTURES[what].needs}, which {what}.png is drawn from")
+    targets = {name: _target(run, name) if out is None else file_of(out, f"{name}.png") for name in names}
+    for target in targets.values():
+        refuse_link(target)
+    drawn = [PICTURES[name].draw(data, target) for name, target in targets.items()]
+    if what is not None and drawn == [None]:
+        raise UserError(f"{run} holds nothing yet that {what}.png could show")
+    return [picture for picture in drawn if picture is not None]
 
 
 def is_picture(path: Path) -> bool:
@@ -83,25 +90,6 @@ def file_of(out: Path, name: str) -> Path:
     return out if is_picture(out) else out / name
 
 
-def all_pictures(path: Path, to: Path | None = None) -> list[Path]:
-    """Draw every picture that applies to a run; returns their files.
-
-    Args:
-        path: The run's folder, or an exported file.
-        to: Folder for the pictures. None: the run folder.
-    """
-    if to is not None:
-        _check_folder(to)
-    run = read_run(path)
-    fits = lambda one: one.applies(run) and (not one.needs or (path / one.needs).exists())
-    targets = {name: _target(path, name) if to is None else to / f"{name}.png" for name in PICTURES}
-    targets = {name: target for name, target in targets.items() if fits(PICTURES[name])}
-    for target in targets.values():
-        refuse_link(target)
-    drawn = [PICTURES[name].draw(run, target) for name, target in targets.items()]
-    return [picture for picture in drawn if picture is not None]
-
-
 def missing(run: Path) -> list[str]:
     """List the pictures that an exported run has no data for, and why; a sentence each."""
     data = read_run(run)
@@ -116,7 +104,7 @@ def missing(run: Path) -> list[str]:
 def draw_pictures(folder: Path) -> list[Path]:
     """Draw all pictures; without matplotlib there are none."""
     try:
-        return all_pictures(folder)
+        return plot(folder)
     except MissingPlots:
         return []
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
+from qpensieve.console import plural
 from qpensieve.errors import UserError
 from qpensieve.records import search as searches
 from qpensieve.records.folder import SEARCH
@@ -65,7 +66,7 @@ class Search:
     def note(self) -> str:
         """How the objectives were measured, for the foot of a picture."""
         episodes = self.stages.get("fitness_episodes")
-        how = "" if episodes is None else f": the mean of {drawing.count(episodes, 'episode')} of the mean action"
+        how = "" if episodes is None else f": the mean of {plural(episodes, 'episode')} of the mean action"
         return f"objectives as measured during the search{how}"
 
     def measured(self, seed: int) -> Points:
@@ -125,8 +126,8 @@ def draw_generations(run: RunResults, out: Path) -> Path:
         raise UserError(f"a front needs at least two objectives, but {run.path} has {search.d}")
     figure = (_draw_planes if search.d == 2 else _draw_pairs)(search)
     record = search.record
-    seeds, generations = drawing.count(record.num_seeds, "seed"), drawing.count(record.num_generations, "generation")
-    tasks, iterations = drawing.count(record.objs.shape[2], "task"), drawing.count(record.num_iterations, "iteration")
+    seeds, generations = plural(record.num_seeds, "seed"), plural(record.num_generations, "generation")
+    tasks, iterations = plural(record.objs.shape[2], "task"), plural(record.num_iterations, "iteration")
     drawing.set_title(figure, f"{run.domain} · {run.algo} · {seeds}\n{iterations} of {tasks}, {generations}")
     return drawing.write_figure(figure, out)
 
@@ -341,9 +342,9 @@ def _draw_tasks(search: Search, tasks: _Predictions) -> Figure:
         _draw_arrows(arrows[-1], search, tasks.where(tasks.generation == generation))
     note = f"dashed: reached as predicted\n{search.note}"
     drawing.legend_below(figure, drawing.entries_of(arrows), note, columns=4)
-    count = drawing.count(len(tasks.seed), "task")
-    generations = drawing.count(len(newest), "whole generation")
-    head = f"{search.run.domain} · {search.run.algo} · {drawing.count(search.record.num_seeds, 'seed')}"
+    count = plural(len(tasks.seed), "task")
+    generations = plural(len(newest), "whole generation")
+    head = f"{search.run.domain} · {search.run.algo} · {plural(search.record.num_seeds, 'seed')}"
     drawing.set_title(figure, f"{head}\npredictions of {count} in {generations}")
     return figure
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.console import plural
 from qpensieve.envs.base import FULL_EPISODES
 from qpensieve.envs.deep_sea import ExactFront
 from qpensieve.envs.registry import Domain, find_domain
@@ -126,7 +127,7 @@ class RunResults:
     def source(self) -> Source:
         """Description of the run for notes and links of a report."""
         made = self.provenance
-        cores = f"{made['cores']} core{'s' * (made['cores'] != 1)}" if made.get("cores") else ""
+        cores = plural(made["cores"], "core") if made.get("cores") else ""
         machine = ", ".join(filter(None, (made.get("device"), cores, made.get("processor"))))
         return Source(
             label=f"{self.domain} {self.algo}, {seeds_in_words(self.seeds)}",

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from qpensieve import metrics
-from qpensieve.console import format_count
+from qpensieve.console import format_count, plural
 from qpensieve.report.text import TextCell, TextTable, anchor_of, slug
 
 Values = Float64[np.ndarray, " seed"] | Float64[np.ndarray, "seed task"]
@@ -239,9 +239,8 @@ def view(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
     )
     if summary is None:
         return made
-    seeds = "1 seed" if summary.num_seeds == 1 else f"{summary.num_seeds} seeds"
     spread = f" [{show(summary.low)}, {show(summary.high)}]" if summary.num_seeds > 1 else ""
-    details = [f"IQM {show(summary.iqm)}{spread}, {seeds}"]
+    details = [f"IQM {show(summary.iqm)}{spread}, {plural(summary.num_seeds, 'seed')}"]
     if known.improvement is not None:
         details.append("P(better) {:.2f} [{:.2f}, {:.2f}]".format(*known.improvement))
     if (gap := known.gap) is not None:

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from qpensieve import metrics
-from qpensieve.console import PAGE, Row, format_number, format_table
+from qpensieve.console import PAGE, Row, format_number, format_table, plural
 from qpensieve.envs.deep_sea import find_treasures, share_found
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.records.files import write_json
 from qpensieve.records.folder import SUMMARY, refuse_link
 from qpensieve.records.scores import SCORES, columns
-from qpensieve.report.drawing import count
 from qpensieve.report.results import Evaluation, read_run
 
 ROUNDING = 1e-9
@@ -65,7 +64,7 @@ def format_summary(content: dict[str, Any]) -> str:
     spent = content.get("calibration_steps_per_seed")  # samples too
     rows = [
         f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
-        f"full protocol ({count(content['preferences'], 'preference')})",
+        f"full protocol ({plural(content['preferences'], 'preference')})",
         f"{content['environment_steps_per_seed']:,} environment steps per seed in all",
         *([] if spent is None else [f"{np.mean(spent):,.0f} more to calibrate"]),
         format_table(_seed_rows(content), show=format_number),
