@@ -10,6 +10,8 @@ from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 
+import numpy as np
+
 from qpensieve import config as configs
 from qpensieve import console, deploy, zoo
 from qpensieve.config import PresetName, RunConfig
@@ -456,9 +458,9 @@ def _report(folder: Path) -> None:
 
 def _dominance(run: Path, other: Path) -> str:
     ours, theirs = comparison.on_common_preferences([comparison.read(run), comparison.read(other)])
-    shares = comparison.dominance(ours, theirs)
+    shares = np.array(list(comparison.dominance(ours, theirs).values()))
     spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
-    pairs = f"{len(shares)} seed pair{'s' if len(shares) > 1 else ''}"
+    pairs = console.plural(len(shares), "seed pair")
     own, others = ours.played.step, theirs.played.step
     steps = "" if own == others else f"; it was evaluated at step {others:,}, this run at {own:,}"
     return f"ED against {other}: {spread} over {pairs}, {len(ours.played.preferences)} preferences{steps}"

@@ -224,11 +224,13 @@ def scaled(config: RunConfig, name: ScaleName, steps: int | None = None) -> RunC
     if name == "smoke":
         periods = {"eval_period": 100, "parameters_period": 100, "log_period": 50}
     shared = {key: _whole(config, value) for key, value in periods.items()} | {"steps": _whole(config, goal)}
-    counts = {key: _whole(config, value / scale.divisor) for key, value in _present(config, COUNTS).items()}
+    usual = settings.flat(config)
+    set_counts = [name for name in COUNTS if usual.get(name) is not None]  # the others follow the length of the run
+    counts = {name: _whole(config, usual[name] / scale.divisor) for name in set_counts}
     if name == "smoke":
         counts |= dict.fromkeys(("random_steps", "push_after", "switch_after"), 100) | {"replay_capacity": 1_000}
         if "push_period" in counts:
-            counts["push_period"] = _whole(config, settings.flat(config)["push_period"] / 10)
+            counts["push_period"] = _whole(config, usual["push_period"] / 10)
     return _change(config, shared | counts | (SMOKE if name == "smoke" else {}))
 
 
@@ -241,12 +243,6 @@ def _population(config: RunConfig, name: ScaleName, goal: int | float, is_given:
     is_long = config.steps > _TABLE["paper"].steps
     steps = round(goal) if is_given else one * SMOKE_ITERATIONS * (2 if is_long else 1)
     return _change(config, {"steps": max(steps, one), "eval_period": 2 * one, "parameters_period": 4 * one})
-
-
-def _present(config: RunConfig, names: tuple[str, ...]) -> dict[str, int | float]:
-    """Return the settings that the run has and that do not follow its length, with their values."""
-    values = settings.flat(config)
-    return {name: values[name] for name in names if values.get(name) is not None}
 
 
 def _change(config: RunConfig, changes: dict[str, object]) -> RunConfig:

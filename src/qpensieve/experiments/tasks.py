@@ -133,8 +133,12 @@ def prepare(task: Task) -> None:
 def is_done(task: Task) -> bool:
     """Return whether the run is trained and scored up to the task's steps, and its critics are measured if needed."""
     try:
-        scored = int(read_object(task.folder / SUMMARY).get("step", -1))
-        return scored >= last_step(task.config) and (not task.critic or _has_critics(task))
+        if int(read_object(task.folder / SUMMARY).get("step", -1)) < last_step(task.config):
+            return False
+        if not task.critic:
+            return True
+        steps = set(critic_steps(task.folder))
+        return bool(steps) and steps <= {row.step for row in critic_errors.load(task.folder / CRITIC).rows}
     except (FileError, OSError, KeyError, TypeError, ValueError):
         return False
 
@@ -197,11 +201,6 @@ def critic_steps(folder: Path) -> list[int]:
         return []
     wanted = np.array(PAPER_STEPS) / PAPER_STEPS[-1] * int(read_object(folder / CONFIG)["steps"])
     return sorted({int(kept[np.abs(kept - step).argmin()]) for step in wanted})
-
-
-def _has_critics(task: Task) -> bool:
-    steps = critic_steps(task.folder)
-    return bool(steps) and set(steps) <= {row.step for row in critic_errors.load(task.folder / CRITIC).rows}
 
 
 def _pace(log: Path) -> tuple[int, float | None]:

@@ -279,7 +279,7 @@ def _compared(one: Evaluation) -> dict[str, PerSeed]:
 
 
 def _check_pair(one: RunResults, other: RunResults) -> None:
-    """Raise ValueError if two runs cannot be in the same cell."""
+    """Raise ValueError if two runs cannot be in the same cell, or have different results for the same seed."""
     found = [difference.name for difference in settings_that_differ(one.config, other.config, {LEARNING})]
     if one.history.full_preferences.tolist() != other.history.full_preferences.tolist():
         found.append("test preferences")
@@ -288,21 +288,16 @@ def _check_pair(one: RunResults, other: RunResults) -> None:
         found.append("reference point")
     if found:
         raise UserError(f"runs of one cell must have the same {found[0]}: {one.path} and {other.path} differ")
-    for seed in sorted(set(one.seeds) & set(other.seeds)):
-        _check_overlap(one, other, seed)
-
-
-def _check_overlap(one: RunResults, other: RunResults, seed: int) -> None:
-    """Raise ValueError if a seed has different full evaluations at the same step."""
-    i, j = one.seeds.index(seed), other.seeds.index(seed)
     theirs = {evaluated.step: evaluated.returns for evaluated in other.history.full}
-    for evaluated in one.history.full:
-        a, b = evaluated.returns, theirs.get(evaluated.step)
-        if a is not None and b is not None and not np.allclose(a[i], b[j], rtol=ROUNDING, atol=ROUNDING):
-            raise UserError(
-                f"seed {seed} has different results at step {evaluated.step} in {one.path} and {other.path}: remove "
-                "one of them"
-            )
+    both = [(evaluated.step, evaluated.returns, theirs.get(evaluated.step)) for evaluated in one.history.full]
+    for seed in sorted(set(one.seeds) & set(other.seeds)):
+        i, j = one.seeds.index(seed), other.seeds.index(seed)
+        for step, a, b in both:
+            if a is not None and b is not None and not np.allclose(a[i], b[j], rtol=ROUNDING, atol=ROUNDING):
+                raise UserError(
+                    f"seed {seed} has different results at step {step} in {one.path} and {other.path}: remove one of "
+                    "them"
+                )
 
 
 def _rank(run: RunResults) -> tuple[bool, str]:

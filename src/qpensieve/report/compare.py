@@ -1,6 +1,6 @@
 """Compare runs, from run folders or exported files: a table on common preferences, and pictures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -142,13 +142,13 @@ def sheet(results: Sequence[Result]) -> Sheet:
     filled = {}
     for name, result in zip(names, results, strict=True):
         cell = result.played
-        shares = {} if against is None or against is result else _dominance(result, against)
+        shares = {} if against is None or against is result else dominance(result, against)
         values = {**cell.scores, ED: np.array([shares.get(seed, np.nan) for seed in cell.seeds])}
         filled[ROW, name] = replace(cell, values=values)
     reference = names[0 if against is None else results.index(against)]
     shown = dict.fromkeys(heading for cell in filled.values() for heading in cell.scores)
-    digits = {name: _digits([cell.of(name) for cell in filled.values()]) for name in shown}
-    made = [Metric(name, digits=num) for name, num in digits.items()]
+    largest = lambda name: max((abs(float(x)) for cell in filled.values() for x in cell.of(name).values()), default=0.0)
+    made = [Metric(name, digits=drawing.decimals(largest(name))) for name in shown]
     return Sheet("comparison", "Comparison", "", [ROW], names, made, filled, reference=reference)
 
 
@@ -214,17 +214,12 @@ def _in_words(value: object) -> str:
     return NONE if words in (None, "") else str(words)
 
 
-def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
-    """ED of every seed against the same seed of the other: the share of preferences where it scores more.
+def dominance(result: Result, other: Result) -> dict[int, float]:
+    """Return seed -> ED against the same seed of the other run: the share of preferences where the seed scores more.
 
-    Seeds that only one of them has are left out; where they share none, the first is set against the first, and so on.
-    Both must be on the same preferences (`on_common_preferences`).
+    Seeds that only one run has are left out. If the runs share no seed, the first seeds are compared, then the second
+    ones, and so on. Both runs must be on the same preferences (`on_common_preferences`).
     """
-    return np.array(list(_dominance(result, other).values()))
-
-
-def _dominance(result: Result, other: Result) -> dict[int, float]:
-    """Seed of the first -> its ED."""
     found = dominance_by_seed(result.played, other.played)
     if found:
         return found
@@ -232,12 +227,6 @@ def _dominance(result: Result, other: Result) -> dict[int, float]:
     seeds = result.played.seeds[:num]
     cut = lambda one: replace(one.played, seeds=seeds, returns=one.returns[:num])
     return dominance_by_seed(cut(result), cut(other))
-
-
-def _digits(by_seed: Sequence[Mapping[int, np.ndarray]]) -> int:
-    """Decimals that show the numbers of a line."""
-    values = [float(value) for one in by_seed for value in one.values()]
-    return drawing.decimals(max(map(abs, values), default=0.0))
 
 
 def draw(results: Sequence[Result], out: Path) -> Path:

@@ -12,7 +12,6 @@ from qpensieve.records.files import interpreting
 from qpensieve.records.folder import METRICS
 from qpensieve.records.log import ALARM, TRAINING, read_rows
 from qpensieve.report import drawing
-from qpensieve.report.cells import score_curve
 from qpensieve.report.drawing import COLOURS, GREY, Axes, Curve, Figure, Look
 from qpensieve.report.paper_figures import run_colours
 from qpensieve.report.results import FEW, RunResults, check_same, check_same_short_preferences, labels
@@ -196,10 +195,13 @@ def short_note(*runs: RunResults) -> str:
 
 def _scores(run: RunResults) -> dict[str, Curve]:
     """Return score -> its values in the short evaluations; without HV if there is no reference point."""
-    if not run.history.short:
+    short = run.history.short
+    if not short:
         raise UserError(f"{run.path} has no short evaluation yet; nothing to draw")
-    curves = {name: score_curve([run], name) for name in ("ut", "best_single", "hv")}
-    return {name: curve for name, curve in curves.items() if curve is not None}
+    steps = np.array([one.step for one in short], np.int64)
+    values = {name: [one.score(name) for one in short] for name in ("ut", "best_single", "hv")}
+    found = {name: each for name, each in values.items() if all(one is not None for one in each)}
+    return {name: Curve(steps, np.array(each, np.float64)) for name, each in found.items()}
 
 
 def _by_preference(run: RunResults) -> dict[str, Curve]:

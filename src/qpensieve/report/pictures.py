@@ -56,16 +56,16 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
     """
     if out is not None:
         _check_folder(out)
-        what = what or ("front" if is_picture(out) else None)
+        if what is None and is_picture(out):
+            what = "front"
     data = read_run(run)
     has_file = lambda picture: not picture.needs or (run / picture.needs).exists()
     if what is None:
-        fits = lambda name: has_file(PICTURES[name]) and PICTURES[name].applies(data)
-        names = list(filter(fits, PICTURES))
-    elif has_file(PICTURES[what]):
-        names = [what]
-    else:
+        names = [name for name, picture in PICTURES.items() if has_file(picture) and picture.applies(data)]
+    elif not has_file(PICTURES[what]):
         raise UserError(f"{run} has no {PICTURES[what].needs}, which {what}.png is drawn from")
+    else:
+        names = [what]
     targets = {name: _target(run, name) if out is None else file_of(out, f"{name}.png") for name in names}
     for target in targets.values():
         refuse_link(target)

@@ -231,7 +231,9 @@ def _draw_volumes(axes: Axes, search: Search) -> None:
         axes.axvline(end, color="#CCCCCC", linewidth=0.8, zorder=1)
     if len(search.ends) > 1:
         axes.axvline(search.ends[0], color=GREY, linestyle=":", linewidth=1.2, zorder=1, label="warm-up ends")
-    at = _volume_iterations(search)
+    num = search.record.num_iterations
+    spread = np.linspace(1, num, min(MOST_VOLUMES, num)).round().astype(int)
+    at = sorted({*spread.tolist(), *search.ends})
     for seed, (name, colour) in enumerate(zip(search.seed_names, cycle(COLOURS), strict=False)):
         axes.plot(at, _volumes(search.record, seed, at), color=colour, linewidth=1.5, zorder=3, label=name)
     if search.run.exact is not None:
@@ -240,12 +242,6 @@ def _draw_volumes(axes: Axes, search: Search) -> None:
         axes.axhline(best, color="black", linestyle="--", linewidth=1.2, label=label)
     axes.set_title("archive's hypervolume", fontsize=10)
     axes.set_xlabel("iterations of every task", fontsize=10)
-
-
-def _volume_iterations(search: Search) -> list[int]:
-    """Iterations at which the hypervolume of the archives is computed; they include the ends of generations."""
-    spread = np.linspace(1, search.record.num_iterations, min(MOST_VOLUMES, search.record.num_iterations))
-    return sorted({*spread.round().astype(int).tolist(), *search.ends})
 
 
 def _volumes(record: SearchRecord, seed: int, at: Sequence[int]) -> list[float]:

@@ -342,9 +342,31 @@ def labels(runs: Sequence[RunResults]) -> list[str]:
 def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to one small JSON file; episodes are averaged per seed and preference."""
     check_out(out, "run.json")
-    content = _compact(_content(read_run(folder)))
+    run = read_run(folder)
+    history, curves = run.history, run.history.curves
+    has_returns = len(history.short_preferences) <= FEW
+    content: dict[str, object] = {
+        "config": run.config,
+        "provenance": run.provenance,
+        "preferences": history.full_preferences.tolist(),
+        "reference": None if history.reference is None else history.reference.tolist(),
+        "short_protocol": [_row(one, has_returns) for one in history.short],
+        "full_protocol": [_row(one, has_returns=True) for one in history.full],
+    }
+    if curves:
+        content["curves"] = {
+            "preferences": curves[0].preferences.tolist(),
+            "steps": [one.step for one in curves],
+            "mean_returns": [_numbers(one.returns) for one in curves],
+        }
+    if run.calibration is not None:
+        content["calibration"] = run.calibration.to_dict()
+    if run.critic is not None:
+        content["critic"] = {"format": critic_errors.FORMAT, **asdict(run.critic)}
+    if run.search is not None:
+        content["search"] = run.search
     make_folder(out.parent)
-    write_text(out, content)
+    write_text(out, _compact(content))
     return out
 
 
@@ -447,34 +469,9 @@ def _exported_curves(content: Mapping[str, Any] | None, seeds: int) -> tuple[Eva
     return tuple(Evaluation(int(at), 1, preferences, None, one) for at, one in zip(steps, returns, strict=True))
 
 
-def _content(run: RunResults) -> dict[str, object]:
-    """Return the content of an exported file."""
-    history, curves = run.history, run.history.curves
-    is_short_kept = len(history.short_preferences) <= FEW
-    content: dict[str, object] = {
-        "config": run.config,
-        "provenance": run.provenance,
-        "preferences": history.full_preferences.tolist(),
-        "reference": None if history.reference is None else history.reference.tolist(),
-        "short_protocol": [_row(one, is_short_kept) for one in history.short],
-        "full_protocol": [_row(one, True) for one in history.full],
-    }
-    if curves:
-        content["curves"] = {
-            "preferences": curves[0].preferences.tolist(),
-            "steps": [one.step for one in curves],
-            "mean_returns": [_numbers(one.returns) for one in curves],
-        }
-    if run.calibration is not None:
-        content["calibration"] = run.calibration.to_dict()
-    if run.critic is not None:
-        content["critic"] = {"format": critic_errors.FORMAT, **asdict(run.critic)}
-    return content if run.search is None else content | {"search": run.search}
-
-
-def _row(one: Evaluation, is_kept: bool) -> Mapping[str, object]:
+def _row(one: Evaluation, has_returns: bool) -> Mapping[str, object]:
     row = {"step": one.step, "episodes": one.num_episodes} | {name: _numbers(one.score(name)) for name in SCORES}
-    return row | ({"mean_returns": _numbers(one.returns)} if is_kept else {})
+    return row | ({"mean_returns": _numbers(one.returns)} if has_returns else {})
 
 
 def _numbers(values: np.ndarray | None) -> list[object] | None:

@@ -174,8 +174,9 @@ def terminal(table: TextTable) -> str:
 
 def csv(lines: Iterable[Sequence[object]]) -> str:
     """Return lines of values as CSV; floats have 12 digits, without those that are rounding."""
+    show = lambda value: "" if value is None else f"{value:.12g}" if isinstance(value, float) else value
     text = io.StringIO()
-    writers.writer(text, lineterminator="\n").writerows(_plain(line) for line in lines)
+    writers.writer(text, lineterminator="\n").writerows(map(show, line) for line in lines)
     return text.getvalue()
 
 
@@ -224,11 +225,6 @@ def _in_latex(table: TextTable, cell: TextCell) -> str:
 
 def _superscript(letters: str) -> str:
     return rf"$^{{\mathrm{{{letters}}}}}$" if letters else ""
-
-
-def _plain(line: Sequence[object]) -> list[object]:
-    show = lambda value: "" if value is None else f"{value:.12g}" if isinstance(value, float) else value
-    return [show(value) for value in line]
 
 
 def _letter(number: int) -> str:
