@@ -60,12 +60,10 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
             what = "front"
     data = read_run(run)
     has_file = lambda picture: not picture.needs or (run / picture.needs).exists()
-    if what is None:
-        names = [name for name, picture in PICTURES.items() if has_file(picture) and picture.applies(data)]
-    elif not has_file(PICTURES[what]):
+    if what is not None and not has_file(PICTURES[what]):
         raise UserError(f"{run} has no {PICTURES[what].needs}, which {what}.png is drawn from")
-    else:
-        names = [what]
+    fits = [name for name, picture in PICTURES.items() if has_file(picture) and picture.applies(data)]
+    names: list[What] = fits if what is None else [what]
     targets = {name: _target(run, name) if out is None else file_of(out, f"{name}.png") for name in names}
     for target in targets.values():
         refuse_link(target)
