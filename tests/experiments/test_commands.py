@@ -216,4 +216,4 @@ def test_a_run_that_fails_is_named_with_its_log_and_others_go_on(
     assert ended.value.code == 1
     told = capsys.readouterr().err
     assert "2 of 2 runs have failed" in told
-    assert "2 tries brought it no further; the last ended with code 1: the disk is on fire" in told
+    assert "2 tries brought it no further; the last ended with exit code 1: the disk is on fire" in told

@@ -206,7 +206,7 @@ class TestLocal:
     def test_says_how_a_worker_died_and_keeps_what_it_said(self, tmp_path: Path, pool: Pool):
         engine = pool("echo 'no such module' >&2; kill -9 $$", cores=1, gpus=[])
         (job,) = self.start(engine, tmp_path, 2)
-        assert self.wait(job) == Ended(-9, "was killed by SIGKILL")
+        assert self.wait(job) == Ended(-9, "was killed by SIGKILL, as the system does where memory runs out")
         assert (tmp_path / "0" / WORKER_LOG).read_text().endswith("\nno such module\n")
         assert len(self.start(engine, tmp_path, 2)) == 1  # there is room again
         (tmp_path / "0" / WORKER_LOG).unlink()

@@ -89,7 +89,7 @@ class TestOnThisMachine:
         engine = Slurm(root, Request(2, 0), runs_per_job=2, tries=2, program=program, cluster="local")
         summary = train_all(make(root, "abc"), engine, tries=2)
         assert summary.done == ["a", "b"]
-        assert summary.failed["c"].startswith("2 tries brought it no further; the last ended with code 1: why")
+        assert summary.failed["c"].startswith("2 tries brought it no further; the last ended with exit code 1: why")
         numbers = json.loads((root / "slurm" / "jobs.json").read_text())
         assert numbers["a"] == numbers["b"] != numbers["c"]
 

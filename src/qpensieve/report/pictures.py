@@ -62,12 +62,13 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
     has_file = lambda picture: not picture.needs or (run / picture.needs).exists()
     if what is not None and not has_file(PICTURES[what]):
         raise UserError(f"{run} has no {PICTURES[what].needs}, which {what}.png is drawn from")
-    fits = [name for name, picture in PICTURES.items() if has_file(picture) and picture.applies(data)]
-    names: list[What] = fits if what is None else [what]
-    targets = {name: _target(run, name) if out is None else file_of(out, f"{name}.png") for name in names}
-    for target in targets.values():
-        refuse_link(target)
-    drawn = [PICTURES[name].draw(data, target) for name, target in targets.items()]
+    names: list[What] = [name for name, picture in PICTURES.items() if has_file(picture) and picture.applies(data)]
+    if what is not None:
+        names = [what]
+    files = [_target(run, name) if out is None else file_of(out, f"{name}.png") for name in names]
+    for file in files:
+        refuse_link(file)
+    drawn = [PICTURES[name].draw(data, file) for name, file in zip(names, files, strict=True)]
     if what is not None and drawn == [None]:
         raise UserError(f"{run} holds nothing yet that {what}.png could show")
     return [picture for picture in drawn if picture is not None]
