@@ -21,7 +21,7 @@ import pytest
 
 from qpensieve.config import default_config, override
 from qpensieve.experiments import tasks
-from qpensieve.experiments.ray import bring_home, make_token, pack, unpack
+from qpensieve.experiments.ray import make_token, pack, replace_folder, unpack
 from qpensieve.experiments.tasks import Task
 from qpensieve.records.folder import FolderInUseError, lock
 from qpensieve.train import run as runs
@@ -112,12 +112,12 @@ class TestWithoutRay:
         away = self.run(tmp_path / "away", 200, "new")
         (away / ".tmp-checkpoint").touch()
         (away / "run.lock").touch()
-        bring_home(pack(away), home)
+        replace_folder(pack(away), home)
         assert (home / "config.json").read_text() == "new"
         assert tasks.saved_step(Task(home, CONFIG)) == 200
         assert [path.name for path in home.parent.iterdir()] == ["a"]
         assert not (home / "run.lock").exists()
-        bring_home(pack(self.run(tmp_path / "late", 150, "late")), home)  # a node that was thought lost
+        replace_folder(pack(self.run(tmp_path / "late", 150, "late")), home)  # a node that was thought lost
         assert (home / "config.json").read_text() == "new"
         assert [path.name for path in home.parent.iterdir()] == ["a"]
 
@@ -125,7 +125,7 @@ class TestWithoutRay:
         home = self.run(tmp_path / "a", 100, "old")
         held = lock(home)
         with pytest.raises(FolderInUseError):
-            bring_home(pack(self.run(tmp_path / "away", 200, "new")), home)
+            replace_folder(pack(self.run(tmp_path / "away", 200, "new")), home)
         assert (home / "config.json").read_text() == "old"
         held.close()
 

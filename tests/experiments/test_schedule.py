@@ -148,7 +148,7 @@ def test_a_folder_that_another_process_holds_is_taken_when_it_is_free(task: Call
 
 def test_a_run_that_a_job_has_given_up_has_failed(task: Callable[..., Task]):
     def give_up(folder: Path) -> int:
-        tasks.give_up(task("a"), "5 tries brought it no further")
+        tasks.record_failure(task("a"), "5 tries brought it no further")
         return -1
 
     engine = Pretended(a=[give_up])
@@ -242,7 +242,7 @@ class TestLocal:
 
     def test_cards_are_shared(self, tmp_path: Path, pool: Pool):
         found = self.start(pool(cores=16, gpus=["3", "5"]), tmp_path, 9)
-        assert sorted((str(job.place.gpu), job.cores) for job in found) == [("3", 2)] * 4 + [("5", 2)] * 4
+        assert sorted((str(job.device.gpu), job.cores) for job in found) == [("3", 2)] * 4 + [("5", 2)] * 4
         for limits, num in (((4, ["0"], None), 2), ((1, ["0"], None), 1), ((16, ["0", "1"], 3), 3)):
             cores, gpus, at_once = limits
             assert len(self.start(pool(cores=cores, gpus=gpus, at_once=at_once), tmp_path, 9)) == num
@@ -267,4 +267,4 @@ class TestLocal:
         for num in (8, 6, 5):
             jobs = [job for job in self.start(engine, tmp_path, 20) if self.wait(job)]
             assert len(jobs) == num
-            assert all(job.shrink() is (num > 5) for job in jobs if job.place.gpu == "0")
+            assert all(job.shrink() is (num > 5) for job in jobs if job.device.gpu == "0")

@@ -49,7 +49,7 @@ def test_rows_and_columns_that_are_whole_and_seeds_that_all_share(over: Sheet):
 
 
 def test_statistics_are_those_over_all_runs(over: Sheet):
-    facts = sheets.facts(over, aggregates.ALL_ROWS, "ours", over.metrics[0])
+    facts = sheets.cell_statistics(over, aggregates.ALL_ROWS, "ours", over.metrics[0])
     assert facts.summary is not None
     assert facts.improvement is not None
     assert facts.gap is not None
@@ -57,7 +57,7 @@ def test_statistics_are_those_over_all_runs(over: Sheet):
     assert facts.improvement[0] == pytest.approx(oracle.improvement(OURS, PLAIN))
     assert facts.gap.probability == pytest.approx(oracle.paired_wins(OURS, PLAIN))
     assert "[2.62 ± 0.62](#sheet-t)" in text.markdown(sheets.table(over)).replace("**", "")
-    assert "all,ours,UT,1,B,3.0,,,full protocol,t," in text.csv(sheets.values(over))
+    assert "all,ours,UT,1,B,3.0,,,full protocol,t," in text.csv(sheets.value_lines(over))
 
 
 @pytest.mark.parametrize("changes", [{"cells": {}}, {"reference": None}])

@@ -54,10 +54,10 @@ class TestText:
         table = sheets.table(small())
         assert text.markdown(table) == (TABLES / "table_1.markdown").read_text()
         assert text.latex(table) == (TABLES / "table_1.tex").read_text()
-        assert text.csv(sheets.values(small())) == (TABLES / "table_1.csv").read_text()
+        assert text.csv(sheets.value_lines(small())) == (TABLES / "table_1.csv").read_text()
 
     def test_statistics(self):
-        rows = list(csv.DictReader(io.StringIO(text.csv(sheets.statistics(small())))))
+        rows = list(csv.DictReader(io.StringIO(text.csv(sheets.statistics_lines(small())))))
         assert len(rows) == 2 * 2 * 2
         first = rows[0]
         assert (first["row"], first["column"], first["metric"], first["status"]) == ("Hopper2d", "ours", "HV", "whole")
@@ -79,7 +79,7 @@ class TestView:
     def test_a_seed_without_a_value_is_left_out(self):
         one = cell([1.0, 3.0, 5.0], [1.0, np.nan, 2.0])
         sheet = small(cells={("Hopper2d", "ours"): one})
-        assert sheets.view(sheet, "Hopper2d", "ours", UT).details == ("IQM 1.50 [1.00, 2.00], 2 seeds",)
+        assert sheets.text_cell(sheet, "Hopper2d", "ours", UT).details == ("IQM 1.50 [1.00, 2.00], 2 seeds",)
         assert list(one.of("UT")) == [0, 2]
 
     @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ class TestView:
         one, other = cell([1.0], [1.0], **ours), cell([2.0], [2.0], **theirs)
         assert sheets.compares(one, other) is expected
         sheet = small(cells={("Hopper2d", "ours"): one, ("Hopper2d", "plain"): other})
-        assert (sheets.facts(sheet, "Hopper2d", "ours", UT).improvement is not None) is expected
+        assert (sheets.cell_statistics(sheet, "Hopper2d", "ours", UT).improvement is not None) is expected
 
     def test_differences_are_over_shared_seeds_alone(self):
         one = replace(cell([1.0, 2.0, 3.0], [0.0] * 3), seeds=(3, 1, 7))
         other = replace(cell([0.0, 0.5, 9.0], [0.0] * 3), seeds=(1, 3, 8))
         sheet = small(cells={("Hopper2d", "ours"): one, ("Hopper2d", "plain"): other})
-        gap = sheets.facts(sheet, "Hopper2d", "ours", HV).gap
+        gap = sheets.cell_statistics(sheet, "Hopper2d", "ours", HV).gap
         assert gap is not None
         assert (gap.mean, gap.num_pairs) == (((1.0 - 0.5) + (2.0 - 0.0)) / 2, 2)
 
@@ -115,7 +115,7 @@ class TestView:
         for is_lower, best in ((False, "ours"), (True, "plain")):
             assert sheets.best_columns(small(), "Hopper2d", replace(UT, is_lower_better=is_lower)) == [best]
         assert sheets.table(sheet).notes == {"Stopped early.": "a", "Other units.": "b"}
-        assert sheets.view(sheet, "Hopper2d", "ours", UT).notes == ("Other units.", "Stopped early.")
+        assert sheets.text_cell(sheet, "Hopper2d", "ours", UT).notes == ("Other units.", "Stopped early.")
 
     def test_powers_by_size_where_none_is_set(self):
         large = small(cells={("Hopper2d", "ours"): cell([1.0], [-123_456.0])}, corner="a|b")

@@ -106,7 +106,7 @@ def _close_input(process: "subprocess.Popen[bytes]") -> None:
 
 
 @dataclass
-class Place:
+class Device:
     """A card, or this machine if it has no card.
 
     Attributes:
@@ -119,32 +119,32 @@ class Place:
 
 
 @dataclass
-class Placed:
+class JobOnDevice:
     """A run with its share of memory and cores.
 
     Attributes:
-        place: The card or machine of the run.
-        slots: Runs that could share the place when this run was started.
+        device: The card or machine of the run.
+        slots: Runs that could share the device when this run was started.
         cores: Number of cores of the run.
     """
 
-    place: Place
+    device: Device
     slots: int
     cores: int
 
     def shrink(self) -> bool:
-        """Halve the slots of the place, because this run had too little memory; return False if it had one slot.
+        """Halve the slots of the device, because this run had too little memory; return False if it had one slot.
 
         Runs that fail together were started with the same number of slots, so they halve it only once.
         """
         if self.slots == 1:
             return False
-        self.place.slots = min(self.place.slots, self.slots // 2)
+        self.device.slots = min(self.device.slots, self.slots // 2)
         return True
 
 
 @dataclass
-class LocalJob(Placed):
+class LocalJob(JobOnDevice):
     """A worker of this machine."""
 
     process: "subprocess.Popen[bytes]"
@@ -184,30 +184,30 @@ class Local:
         per_gpu = min(RUNS_PER_GPU, self._cores // (CORES_PER_GPU_RUN * len(gpus))) if gpus else 0
         total = at_once or (len(gpus) * max(1, per_gpu) if gpus else self._cores)
         names = gpus or [None]
-        self._places = [Place(name, total // len(names) + (i < total % len(names))) for i, name in enumerate(names)]
+        self._devices = [Device(name, total // len(names) + (i < total % len(names))) for i, name in enumerate(names)]
         self._program, self._jobs = program, list[LocalJob]()
 
     def start(self, waiting: "Sequence[Task]") -> list[LocalJob]:
         self._jobs = [job for job in self._jobs if job.process.returncode is None]
         started: list[LocalJob] = []
         for i, task in enumerate(waiting):
-            place = max(self._places, key=self._room)
-            if self._room(place) <= 0:
+            device = max(self._devices, key=self._room)
+            if self._room(device) <= 0:
                 break
             cores = self._cores_for(task.config.seeds, len(waiting) - i)
-            variables = environment(cores, place.gpu, 1 / place.slots)
+            variables = environment(cores, device.gpu, 1 / device.slots)
             process = start_worker(task.folder, task.worker_options, variables, self._program)
-            started.append(LocalJob(place, place.slots, cores, process))
+            started.append(LocalJob(device, device.slots, cores, process))
             self._jobs.append(started[-1])
         return started
 
-    def _room(self, place: Place) -> int:
-        return place.slots - sum(job.place is place for job in self._jobs)
+    def _room(self, device: Device) -> int:
+        return device.slots - sum(job.device is device for job in self._jobs)
 
     def _cores_for(self, seeds: int, num_waiting: int) -> int:
         free = self._cores - sum(job.cores for job in self._jobs)
-        to_start = min(sum(map(self._room, self._places)), num_waiting)
-        most = seeds + any(place.gpu for place in self._places)  # one core for the card, the others collect
+        to_start = min(sum(map(self._room, self._devices)), num_waiting)
+        most = seeds + any(device.gpu for device in self._devices)  # one core for the card, the others collect
         return max(1, min(free // to_start, most))
 
     def close(self) -> None:

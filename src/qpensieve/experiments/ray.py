@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from qpensieve.errors import MissingPackageError, UserError
 from qpensieve.experiments import local
-from qpensieve.experiments.local import Code, Ended, Place, Placed
+from qpensieve.experiments.local import Code, Device, Ended, JobOnDevice
 from qpensieve.records import checkpoint
 from qpensieve.records.files import TEMPORARY
 from qpensieve.records.folder import LOCK, FolderInUseError, lock
@@ -61,7 +61,7 @@ def make_token(path: Path) -> None:
         file.write(secrets.token_hex(32))
 
 
-def attend(folder: Path, options: Sequence[str], cores: int, share: float, program: Sequence[str] | None) -> int:
+def run_worker(folder: Path, options: Sequence[str], cores: int, share: float, program: Sequence[str] | None) -> int:
     """Run a worker on the node, which ends when this process does; returns its exit code.
 
     Args:
@@ -79,12 +79,12 @@ def attend(folder: Path, options: Sequence[str], cores: int, share: float, progr
         local.end_workers([worker])
 
 
-def attend_copy(folder: Path, *how: Any, content: bytes) -> tuple[int, bytes]:
+def run_on_copy(folder: Path, *how: Any, content: bytes) -> tuple[int, bytes]:
     """Run a worker on a copy of the folder on the node; returns its exit code and the copy as it is then."""
     with tempfile.TemporaryDirectory(prefix="qpensieve-") as scratch:
         copy = Path(scratch) / folder.name
         unpack(content, copy)
-        return attend(copy, *how), pack(copy)
+        return run_worker(copy, *how), pack(copy)
 
 
 def pack(folder: Path) -> bytes:
@@ -102,7 +102,7 @@ def unpack(content: bytes, folder: Path) -> None:
         archive.extractall(folder, filter="data")  # plain files and folders, none outside
 
 
-def bring_home(content: bytes, folder: Path) -> None:
+def replace_folder(content: bytes, folder: Path) -> None:
     """Replace a run folder by a copy, unless the copy is behind it.
 
     Raises:
@@ -122,7 +122,7 @@ def bring_home(content: bytes, folder: Path) -> None:
 
 
 @dataclass
-class RayJob(Placed):
+class RayJob(JobOnDevice):
     """A Ray task.
 
     Attributes:
@@ -146,7 +146,7 @@ class RayJob(Placed):
             found = self.ray.get(self.reference)
             if isinstance(found, tuple):
                 found, content = found
-                bring_home(content, self.folder)
+                replace_folder(content, self.folder)
         except FolderInUseError as error:
             return Ended(Code.IN_USE, str(error))
         except self.ray.exceptions.RayError as error:
@@ -182,17 +182,17 @@ class OnRay:
         except Exception as error:
             raise UserError(_no_cluster(address, error)) from error
         cores, gpus, _ = self._size()
-        self._place = Place("a card", runs_per_gpu) if gpus else Place(None, at_once or cores)
+        self._device = Device("a card", runs_per_gpu) if gpus else Device(None, at_once or cores)
 
     def start(self, waiting: "Sequence[Task]") -> list[RayJob]:
         self._jobs = [job for job in self._jobs if not job.is_over]
         cores, gpus, smallest = self._size()
-        most = int(gpus * self._place.slots) if self._place.gpu else min(cores, self._place.slots)
+        most = int(gpus * self._device.slots) if self._device.gpu else min(cores, self._device.slots)
         room = max(0, min(most, self._at_once or most) - len(self._jobs))
         started = []
         for i, task in enumerate(waiting[:room]):
             free = cores - sum(job.cores for job in self._jobs)
-            if self._place.gpu:
+            if self._device.gpu:
                 num = min(cores // most, task.config.seeds + 1)
             else:
                 num = min(free // (len(waiting) - i), task.config.seeds)
@@ -201,14 +201,14 @@ class OnRay:
         return started
 
     def _submit(self, task: "Task", cores: int) -> RayJob:
-        share = 1 / self._place.slots if self._place.gpu else 0.0
+        share = 1 / self._device.slots if self._device.gpu else 0.0
         how = (task.folder.resolve(), task.worker_options, cores, share, self._program)
         on_node = self._ray.remote(num_cpus=cores, num_gpus=share, max_retries=MOVES)
         if self._fetch:
-            reference = on_node(attend_copy).remote(*how, content=pack(task.folder))
+            reference = on_node(run_on_copy).remote(*how, content=pack(task.folder))
         else:
-            reference = on_node(attend).remote(*how)
-        return RayJob(self._place, self._place.slots, cores, self._ray, reference, task.folder)
+            reference = on_node(run_worker).remote(*how)
+        return RayJob(self._device, self._device.slots, cores, self._ray, reference, task.folder)
 
     def _size(self) -> tuple[int, float, int]:
         """Return cores and cards of the whole cluster now, and cores of its smallest node."""

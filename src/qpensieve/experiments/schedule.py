@@ -92,7 +92,7 @@ def train_all(
     for task in tasks:
         states.prepare(task)
     for task in tasks:
-        states.forgive(task)
+        states.clear_failure(task)
     loop = _Loop(tasks, engine, tries, show)
     is_stopped = False
     try:
@@ -159,4 +159,4 @@ class _Loop:
 
     def _fail(self, task: Task, why: str) -> None:
         self.failed[task.name] = f"{why}\n{states.log_tail(task)}"
-        states.give_up(task, why)
+        states.record_failure(task, why)

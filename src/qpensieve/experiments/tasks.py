@@ -167,12 +167,12 @@ def status(task: Task) -> Progress:
     return replace(found, state="other settings", message="; ".join(others)) if others else found
 
 
-def give_up(task: Task, why: str) -> None:
+def record_failure(task: Task, why: str) -> None:
     """Record that a task has failed, and why; the next call of the command tries the task again."""
     write_json(task.folder / FAILED, {"message": why})
 
 
-def forgive(task: Task) -> None:
+def clear_failure(task: Task) -> None:
     """Remove the record that a task has failed."""
     (task.folder / FAILED).unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ from qpensieve.report.critic import PAPER, PAPER_STEPS
 from qpensieve.report.page import Report, ReportFigure
 from qpensieve.report.paper_figures import COLUMNS
 from qpensieve.report.results import RunResults
-from qpensieve.report.sheets import Cell, Metric, Sheet, Source, facts
+from qpensieve.report.sheets import Cell, Metric, Sheet, Source, cell_statistics
 from qpensieve.report.text import slug
 from qpensieve.train.evaluate import curve_preferences
 from qpensieve.types import EnvSpec
@@ -149,7 +149,10 @@ def _with_sums(sheet: Sheet) -> Report:
             continue
         shown.sheets.append(over)
         figure = paper_figures.draw_profiles(aggregates.profiles(over), about, f"Performance profiles, {metric}")
-        found = {column: facts(over, aggregates.ALL_ROWS, column, over.metrics[0]).summary for column in over.columns}
+        found = {
+            column: cell_statistics(over, aggregates.ALL_ROWS, column, over.metrics[0]).summary
+            for column in over.columns
+        }
         panels[f"{aggregates.ALL_ROWS}, {metric}"] = found
         caption = f"Share of runs whose {about} exceeds a value; bands are 95 % intervals."
         shown.figures.append(ReportFigure(f"{sheet.name}-profiles-{slug(metric)}", caption, caption, figure, sources))

@@ -167,10 +167,10 @@ def common_preferences(tables: Sequence[Preferences]) -> Preferences:
 
 
 def dominance_by_seed(ours: Cell, theirs: Cell) -> dict[int, float]:
-    """Return seed -> ED of our run against the same seed of the other, on the preferences of both evaluations.
+    """Return seed -> ED of our run against the same seed of the other run, on the preferences that both played.
 
-    Returns are rounded as in exported files: the mean of ten times 23.7 is a little less than 23.7, and an episode must
-    not dominate itself.
+    Returns are rounded as in exported files. Otherwise the mean of ten returns of 23.7, which is a little less than
+    23.7, would not tie with a single one.
 
     Raises:
         ValueError: The domains differ, or no preference is in both.

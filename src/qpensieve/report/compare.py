@@ -15,14 +15,14 @@ from qpensieve.report import drawing
 from qpensieve.report.cells import ED, cell_of, cell_on, common_preferences, dominance_by_seed
 from qpensieve.report.paper_figures import run_colours
 from qpensieve.report.results import RunResults, check_same, labels, read_run
-from qpensieve.report.sheets import Cell, Metric, Sheet, power_of, view
+from qpensieve.report.sheets import Cell, Metric, Sheet, power_of, text_cell
 from qpensieve.report.summary import about_no_volume, format_point
 from qpensieve.report.text import TextCell, TextTable, listing, markdown, terminal
 from qpensieve.settings import NONE
 
 UT, HV = "UT", "HV"
 SHOWN_ELSEWHERE = ("domain",)
-"""Settings that are not among those in which runs differ: they share the domain."""
+"""Settings that are not listed as differences: compared runs have the same domain."""
 REFERENCE = "mosac"
 """The method that ED is measured against."""
 SEARCH_COLUMNS = ("iterations", "generations", "measuring steps per seed")
@@ -153,24 +153,24 @@ def sheet(results: Sequence[Result]) -> Sheet:
 
 
 def table(results: Sequence[Result]) -> TextTable:
-    """Return a table with a line for each run: UT, HV and ED against MO-SAC; below it what is unequal."""
+    """Return a table with a line for each run: UT, HV and ED against MO-SAC; warnings of `unequal` follow it."""
     made = sheet(results)
     against = [name for name, one in zip(made.columns, results, strict=True) if one.run.algo == REFERENCE]
     titles = {metric.name: metric.name for metric in made.metrics}
     titles[ED] = f"ED against {'MO-SAC' if len(against) < 2 else against[0]}"
-    facts = [_facts(name, result, results) for name, result in zip(made.columns, results, strict=True)]
-    scores = [[view(made, ROW, name, metric) for metric in made.metrics] for name in made.columns]
+    first = [_first_columns(name, result, results) for name, result in zip(made.columns, results, strict=True)]
+    scores = [[text_cell(made, ROW, name, metric) for metric in made.metrics] for name in made.columns]
     rows = [
         [*map(TextCell, known.values()), *(replace(one, link="", runs=()) for one in views)]
-        for known, views in zip(facts, scores, strict=True)
+        for known, views in zip(first, scores, strict=True)
     ]
     headings = [TextCell(titles[metric.name], power_of(made, ROW, metric)).heading for metric in made.metrics]
     note = f"On {plural(len(results[0].played.preferences), 'preference')}."
     note += f" P(better) and difference: against {made.reference}." if len(results) > 1 else ""
-    return TextTable("comparison", "", "", [*facts[0], *headings], rows, below=[note, *unequal(results)])
+    return TextTable("comparison", "", "", [*first[0], *headings], rows, below=[note, *unequal(results)])
 
 
-def _facts(name: str, result: Result, results: Sequence[Result]) -> dict[str, str]:
+def _first_columns(name: str, result: Result, results: Sequence[Result]) -> dict[str, str]:
     """Return heading -> text of the columns before the scores."""
     step, lanes = result.played.step, result.run.lanes_per_seed
     known = {"method": name, "steps": f"{step:,}", "environment steps per seed": f"{step * lanes:,}"}
@@ -194,9 +194,9 @@ def unequal(results: Sequence[Result]) -> list[str]:
 
 
 def settings(results: Sequence[Result]) -> list[dict[str, str]]:
-    """One row per setting in which results differ, one column per result; empty where they do not differ.
+    """Return a row for each setting in which runs differ, with a column for each run.
 
-    A setting that no run of a method has is not a difference.
+    A setting that a method does not have is no difference for the runs of this method.
     """
     names, flat = labels([result.run for result in results]), [settings_of(result.run.config) for result in results]
     known = {*SHOWN_ELSEWHERE, *(["algo"] if names == [result.run.algo for result in results] else [])}

@@ -19,7 +19,7 @@ from qpensieve.report.results import FEW, RunResults, check_same, check_same_sho
 MOST_NUMBERED = 10
 """Seeds are numbered if there are at most this many."""
 NEAR = 0.04
-"""Share of a panel's height within which ends of lines share a label."""
+"""Ends of lines closer than this share of a panel's height share a label."""
 TITLES = {"ut": "utility (UT)", "hv": "hypervolume (HV)"}
 MEAN_ALONE = Look(thin=0.0, band=0.0)
 SNAPSHOTS = "samples that climb a snapshot"
@@ -231,7 +231,7 @@ def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Pan
 
 
 def _learned_objectives(run: RunResults, rows: list[dict[str, object]]) -> list[str]:
-    """Return the names of the objectives whose errors are logged."""
+    """Return a name for each objective whose critic error is logged."""
     num = sum(name.startswith("td_error_") for name in (rows[-1] if rows else {}))
     names = run.named_objectives
     if num == 1 < len(names):

@@ -29,11 +29,11 @@ WIDTH = 8.0
 """Width of every picture, inches."""
 DPI = 150
 SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
-"""How the file of a picture ends."""
+"""Endings of the files of pictures."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colour-blind-safe (Okabe and Ito), one per run."""
 OBJECTIVE_COLOURS = ("#2563eb", "#dc3f6a", "#0b8f6a", "#b45f06", "#7c3aed", "#0e7490", "#5b6472", "#a21caf")
-"""One per objective, as on the page of `watch` (`palette.js`); a preference has the mixture."""
+"""One per objective, as on the page of `watch` (`palette.js`); a preference gets their mixture."""
 GENERATION_MAP = "viridis_r"
 """Colour map of generations; the newest is dark, because its front is the thinnest line."""
 GREY, PALE = "#555555", "#AAAAAA"
@@ -59,7 +59,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Look:
-    """How the seeds of a series are drawn.
+    """How a curve over seeds is drawn.
 
     Attributes:
         line: Style of the mean.
@@ -131,7 +131,7 @@ def style(axes: Axes) -> Axes:
 
 
 def set_log(axes: Axes) -> None:
-    """A logarithmic axis whose numbers are written as people write them: 0.06, not 6 times a power of ten."""
+    """Make the vertical axis logarithmic, with numbers such as 0.06 instead of 6 times a power of ten."""
     from matplotlib.ticker import LogFormatter
 
     class Plain(LogFormatter):
@@ -145,7 +145,7 @@ def set_log(axes: Axes) -> None:
 
 
 def add_legend_above(axes: Axes, num_columns: int, share: float, **style: Any) -> None:
-    """A legend at the top of a panel, with a share of its height for it alone: it hides no line."""
+    """Add a legend at the top of a panel; the panel grows by a share of its height, so the legend hides no line."""
     scale = axes.yaxis.get_transform()
     low, high = scale.transform(np.array(axes.get_ylim()))
     axes.set_ylim(top=float(scale.inverted().transform(np.array([high + share / (1 - share) * (high - low)]))[0]))
@@ -154,7 +154,7 @@ def add_legend_above(axes: Axes, num_columns: int, share: float, **style: Any) -
 
 
 def panels(figure: Figure, num: int, columns: int = 2, share: bool = True) -> list[Axes]:
-    """Panels in rows; with a shared horizontal axis of environment steps where `share` is set."""
+    """Add panels in rows; with `share` they have one horizontal axis, of environment steps."""
     from matplotlib.ticker import EngFormatter
 
     columns = min(num, columns)
@@ -168,7 +168,7 @@ def panels(figure: Figure, num: int, columns: int = 2, share: bool = True) -> li
 
 
 def pairs(figure: Figure, grid: GridSpec, labels: Sequence[str]) -> Iterator[tuple[Axes, int, int]]:
-    """A panel for every pair of objectives (i, j); columns share the horizontal objective, rows the vertical one."""
+    """Add a panel for each pair of objectives (i, j); columns share the horizontal objective, rows the vertical one."""
     last = len(labels) - 1
     made: dict[tuple[int, int], Axes] = {}
     for j in range(1, last + 1):
@@ -186,7 +186,7 @@ def pairs(figure: Figure, grid: GridSpec, labels: Sequence[str]) -> Iterator[tup
 def draw_seeds(
     axes: Axes, curve: Curve, colour: Colour, label: str | None = None, look: Look = SEEDS_AND_BAND
 ) -> Float64[np.ndarray, " t"]:
-    """Draw a thin line per seed, their mean, and a band of one standard deviation; returns the mean.
+    """Draw a thin line for each seed, their mean, and a band of one standard deviation; return the mean.
 
     On a logarithmic axis, mean and deviation are those of the logarithm. Values that are not finite are left out.
 
@@ -195,7 +195,7 @@ def draw_seeds(
         curve: The quantity.
         colour: Colour of all lines.
         label: Name in the legend.
-        look: Which of them are drawn, and how.
+        look: Which of these parts are drawn, and how.
     """
     steps, values = curve.steps, curve.values
     forward, back = (np.log, np.exp) if axes.get_yscale() == "log" else (np.array, np.array)
@@ -225,13 +225,13 @@ def draw_steps(axes: Axes, points: Float64[np.ndarray, "n 2"], corner: np.ndarra
 
 
 def entries_of(panels: Sequence[Axes]) -> dict[str, Artist]:
-    """Label -> handle of the legend entries of some panels; of equal labels the last."""
+    """Return label -> handle of the legend entries of some panels; of equal labels the last one."""
     pairs = [zip(*reversed(axes.get_legend_handles_labels()), strict=True) for axes in panels]
     return {label: handle for each in pairs for label, handle in each}
 
 
 def legend_below(figure: Figure, entries: Mapping[str, Artist], note: str = "", columns: int = 2) -> None:
-    """A note and a legend below all panels, where they hide nothing."""
+    """Add a note and a legend below all panels, where they hide nothing."""
     if not entries:
         figure.supxlabel(note, fontsize=9, color=GREY)
         return
@@ -243,14 +243,14 @@ def legend_below(figure: Figure, entries: Mapping[str, Artist], note: str = "", 
 
 
 def preference_colours(lam: Float64[np.ndarray, "n d"]) -> Float64[np.ndarray, "n 3"]:
-    """The colour of each preference: its objectives' colours, mixed as light (squares of the values)."""
+    """Return the colour of each preference: its objectives' colours, mixed as light (squares of the values)."""
     hexes = [OBJECTIVE_COLOURS[i % len(OBJECTIVE_COLOURS)] for i in range(lam.shape[1])]
     channels = np.array([[int(one[at : at + 2], 16) / 255 for at in (1, 3, 5)] for one in hexes])
     return np.sqrt(np.clip(lam @ channels**2, 0.0, 1.0))
 
 
 def explain_preferences(figure: Figure, panels: list[Axes], objectives: Sequence[str]) -> dict[str, Artist]:
-    """Say what the colours of preferences mean: a bar for two objectives, else returned entries of a legend."""
+    """Add a bar for the colours of preferences over two objectives; for more, return entries of a legend."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap
     from matplotlib.lines import Line2D
@@ -272,7 +272,7 @@ def add_colour_bar(figure: Figure, scatter: ScalarMappable, panels: list[Axes], 
 
 
 def format_mean_std(values: np.ndarray) -> str:
-    """Mean ± standard deviation over seeds, with a common power of ten where the mean is large."""
+    """Return mean ± standard deviation over seeds, with a common power of ten if the mean is large."""
     mean, std = metrics.mean_std(values)
     exponent = int(np.floor(np.log10(abs(mean)))) if abs(mean) >= 1e5 else 0
     scale = 10.0**exponent
@@ -283,11 +283,11 @@ def format_mean_std(values: np.ndarray) -> str:
 
 
 def format_like(value: float, like: float) -> str:
-    """`value` with the number of decimals that fits `like`."""
+    """Return `value` with the number of decimals that fits `like`."""
     size = abs(like)
     return f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else decimals(size)}f}"
 
 
 def decimals(size: float) -> int:
-    """Two decimals, or as many as show two digits of a smaller number."""
+    """Return the number of decimals for numbers of this size: 2, or enough for two digits of a smaller number."""
     return 2 if size >= 0.1 or size == 0 else 1 - int(np.floor(np.log10(size)))

@@ -19,7 +19,7 @@ from qpensieve.records.files import write_file, write_text
 from qpensieve.records.folder import refuse_link
 from qpensieve.report import sheets, text
 from qpensieve.report.drawing import Figure
-from qpensieve.report.sheets import Sheet, Source, power_of, view
+from qpensieve.report.sheets import Sheet, Source, power_of, text_cell
 from qpensieve.report.text import TextCell, TextTable, anchor_of, check_name, markdown
 
 PAGE, TEXT, TABLES, FIGURES = "index.html", "report.md", "tables", "figures"
@@ -129,8 +129,8 @@ def write_report(folder: Path, report: Report) -> Path:
     pictures = {one.name: {ending: draw(one.figure, ending) for ending in METADATA} for one in report.figures}
     texts = {PAGE: page(report, pictures), TEXT: report_text(report)}
     for sheet in report.sheets:
-        texts[f"{TABLES}/{sheet.name}.csv"] = text.csv(sheets.values(sheet))
-        texts[f"{TABLES}/{sheet.name}-summary.csv"] = text.csv(sheets.statistics(sheet))
+        texts[f"{TABLES}/{sheet.name}.csv"] = text.csv(sheets.value_lines(sheet))
+        texts[f"{TABLES}/{sheet.name}-summary.csv"] = text.csv(sheets.statistics_lines(sheet))
     for table in report.listings:
         texts[f"{TABLES}/{table.name}.csv"] = text.listing_csv(table)
     for table in (*(table for table, _ in report.tables), *report.listings):
@@ -250,7 +250,7 @@ def small_table(sheet: Sheet, left_out: LeftOut) -> str:
     for row in rows:
         for metric in sheet.metrics:
             texts = []
-            for one in (view(sheet, row, column, metric) for column in columns):
+            for one in (text_cell(sheet, row, column, metric) for column in columns):
                 mean = f"**{one.text}**" if one.is_best else one.text
                 texts.append(", ".join([f"{mean} ({one.printed})" if one.printed else mean, *one.marks]))
             name = TextCell(metric.name, power_of(sheet, row, metric)).heading

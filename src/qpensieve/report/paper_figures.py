@@ -56,7 +56,7 @@ OTHER_STYLES = tuple(
 """Styles of series that are no methods, in their order: buffer sizes, for instance."""
 
 REPEATED = (("d", (0, (1, 2))), ("p", (0, (4, 1, 1, 1, 1, 1))), ("*", (0, (8, 2))))
-"""Marker and line of a method that is in a figure twice."""
+"""Markers and lines of a method that occurs in a figure again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def draw_fronts(
     objectives: Mapping[str, tuple[str, str]],
     title: str = "",
 ) -> Figure:
-    """Return vectors of several methods or sizes, two objectives (the paper's Q-Pensieve against 19 SACs).
+    """Draw two objectives of the return vectors of several methods (in the paper, Q-Pensieve and 19 SACs).
 
     Args:
         panels: Domain -> method -> return vectors.
@@ -93,7 +93,7 @@ def draw_fronts(
 
 
 def draw_growth(panels: Panels[Path2d], objectives: Mapping[str, tuple[str, str]], title: str = "") -> Figure:
-    """Return vectors under one preference at several steps; the number at a marker is steps over 100 thousand.
+    """Draw return vectors under one preference at several steps; the number at each marker is its step.
 
     Args:
         panels: Domain -> method -> return vectors over training.
@@ -118,7 +118,7 @@ def draw_growth(panels: Panels[Path2d], objectives: Mapping[str, tuple[str, str]
 
 
 def draw_curves(panels: Panels[Curve], label: str, title: str = "", columns: int = COLUMNS) -> Figure:
-    """A quantity over training, mean and standard deviation over seeds; a panel per domain or preference.
+    """Draw a quantity over training, mean and standard deviation over seeds; a panel per domain or preference.
 
     Args:
         panels: Domain or preference -> method -> curve.
@@ -141,7 +141,7 @@ def draw_curves(panels: Panels[Curve], label: str, title: str = "", columns: int
 
 
 def draw_profiles(profiles: Mapping[str, Profile | None], label: str, title: str = "") -> Figure:
-    """Performance profiles: share of runs above each score, with the bands of their intervals.
+    """Draw performance profiles: the share of runs above each score, with the bands of their intervals.
 
     Args:
         profiles: Method -> profile.
@@ -163,7 +163,7 @@ def draw_profiles(profiles: Mapping[str, Profile | None], label: str, title: str
 
 
 def draw_intervals(panels: Panels[Summary], label: str = "IQM, 95 % interval", title: str = "") -> Figure:
-    """Interquartile means with their intervals, a line per method, a panel per metric or domain.
+    """Draw interquartile means with their intervals, a line per method, a panel per metric or domain.
 
     Args:
         panels: Metric or domain -> method -> statistics.
@@ -189,9 +189,9 @@ def draw_intervals(panels: Panels[Summary], label: str = "IQM, 95 % interval", t
 
 
 def styles_of(names: Sequence[str]) -> dict[str, Style]:
-    """Series -> style: a method's own; others take styles in their order.
+    """Return series -> style: a method has its own style, other series take theirs from `OTHER_STYLES` in order.
 
-    A method that is there twice, with two budgets, keeps its colour and changes marker and line.
+    A method that occurs twice, with two budgets, keeps its colour and gets another marker and line.
     """
     others = iter(OTHER_STYLES * (1 + len(names) // len(OTHER_STYLES)))
     styles: dict[str, Style] = {}
@@ -208,14 +208,14 @@ def styles_of(names: Sequence[str]) -> dict[str, Style]:
 
 
 def run_colours(names: Sequence[str], algos: Sequence[str]) -> list[str]:
-    """A colour for each run: that of its method, unless several runs have one method."""
+    """Return a colour for each run: the colour of its method, unless several runs have the same method."""
     if list(names) == list(algos):
         return [style.colour for style in styles_of(names).values()]
     return [COLOURS[i % len(COLOURS)] for i in range(len(names))]
 
 
 def method_key(name: str) -> str:
-    """A method's name as its key: `Q-Pensieve`, `qpensieve` and `PGMORL (4.5M steps)` are found."""
+    """Return the key of a method in `METHOD_STYLES`: `pgmorl` for `PGMORL (4.5M steps)`."""
     first = name.split("(")[0]
     return "".join(character for character in first.lower() if character.isalnum())
 
@@ -223,7 +223,7 @@ def method_key(name: str) -> str:
 def _start(
     panels: Panels[object], title: str, columns: int = COLUMNS, height: float | None = None
 ) -> tuple[Figure, list[Axes], dict[str, Style]]:
-    """An empty figure with a panel for each, and the style of every series."""
+    """Make a figure with empty panels; returns the figure, its panels, and the style of every series."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     usual = rows * (ONE_HEIGHT if columns == 1 else ROW_HEIGHT)
@@ -238,7 +238,7 @@ def _start(
 
 
 def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[object], note: str = "") -> Figure:
-    """Name what is missing in each panel, and add one legend for all, with a note above it."""
+    """Name the missing series in each panel, and add one legend for all panels, with a note above it."""
     from matplotlib.lines import Line2D
 
     for where, series in zip(axes, panels.values(), strict=True):
@@ -262,7 +262,7 @@ def _draw_planes(
     draw: Callable[[Axes, T, Style, str], None],
     note: str = "",
 ) -> Figure:
-    """A panel of two objectives for each domain; `draw` draws one series."""
+    """Draw two objectives in a panel for each domain; `draw` draws one series."""
     figure, axes, styles = _start(panels, title)
     for where, (name, series) in zip(axes, panels.items(), strict=True):
         for label, drawn in series.items():

@@ -60,11 +60,12 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
             what = "front"
     data = read_run(run)
     has_file = lambda picture: not picture.needs or (run / picture.needs).exists()
-    if what is not None and not has_file(PICTURES[what]):
-        raise UserError(f"{run} has no {PICTURES[what].needs}, which {what}.png is drawn from")
-    names: list[What] = [name for name, picture in PICTURES.items() if has_file(picture) and picture.applies(data)]
-    if what is not None:
+    if what is None:
+        names: list[What] = [name for name, picture in PICTURES.items() if has_file(picture) and picture.applies(data)]
+    elif has_file(PICTURES[what]):
         names = [what]
+    else:
+        raise UserError(f"{run} has no {PICTURES[what].needs}, which {what}.png is drawn from")
     files = [_target(run, name) if out is None else file_of(out, f"{name}.png") for name in names]
     for file in files:
         refuse_link(file)

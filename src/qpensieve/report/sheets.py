@@ -189,7 +189,7 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Facts:
+class CellStatistics:
     """The statistics of one metric of one cell.
 
     Attributes:
@@ -205,32 +205,32 @@ class Facts:
     is_best: bool = False
 
 
-def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
+def cell_statistics(sheet: Sheet, row: str, column: str, metric: Metric) -> CellStatistics:
     """Return the statistics of a metric of a cell."""
     cell = sheet.cell(row, column)
     if not cell.has(metric.name):
-        return Facts()
+        return CellStatistics()
     summary = metrics.summarize(np.stack(list(cell.of(metric.name).values())))
     is_best = column in best_columns(sheet, row, metric)
     if sheet.reference is None or column == sheet.reference:
-        return Facts(summary, is_best=is_best)
+        return CellStatistics(summary, is_best=is_best)
     other = sheet.cell(row, sheet.reference)
     if not other.has(metric.name) or not compares(cell, other):
-        return Facts(summary, is_best=is_best)
+        return CellStatistics(summary, is_best=is_best)
     ours, theirs = (np.stack(list(one.of(metric.name).values())) for one in (cell, other))
     improvement = (metrics.probability_of_improvement(ours, theirs), *metrics.improvement_interval(ours, theirs))
     shared = shared_seeds([cell, other], metric.name)
     if len(shared) < 2:
-        return Facts(summary, improvement, None, is_best)
+        return CellStatistics(summary, improvement, None, is_best)
     ours, theirs = (np.stack([one.of(metric.name)[seed] for seed in shared]) for one in (cell, other))
-    return Facts(summary, improvement, metrics.paired_difference(ours, theirs), is_best)
+    return CellStatistics(summary, improvement, metrics.paired_difference(ours, theirs), is_best)
 
 
-def view(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
+def text_cell(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
     """Return a metric of a cell as text: `missing` without a run, `-` without this metric."""
     cell, power = sheet.cell(row, column), power_of(sheet, row, metric)
     show = lambda value: format_scaled(value, power, metric.digits)
-    known = facts(sheet, row, column, metric)
+    known = cell_statistics(sheet, row, column, metric)
     summary = known.summary
     made = TextCell(
         MISSING if cell.values is None else "-",
@@ -315,7 +315,7 @@ def table(sheet: Sheet) -> TextTable:
         [
             TextCell(row),
             TextCell(metric.name, power_of(sheet, row, metric), notes=_row_notes(sheet, row, metric)),
-            *(view(sheet, row, column, metric) for column in sheet.columns),
+            *(text_cell(sheet, row, column, metric) for column in sheet.columns),
         ]
         for row in sheet.rows
         for metric in sheet.metrics
@@ -336,7 +336,7 @@ def seed_table(sheet: Sheet) -> TextTable | None:
     return TextTable(f"{sheet.name}-values", "Values per seed", "", headings, rows, kind="sheet") if rows else None
 
 
-def values(sheet: Sheet) -> list[Sequence[object]]:
+def value_lines(sheet: Sheet) -> list[Sequence[object]]:
     """Return one line per cell, metric, seed (and task), in full precision."""
     lines: list[Sequence[object]] = [VALUE_COLUMNS]
     for row, column, metric, of in _places(sheet):
@@ -350,7 +350,7 @@ def values(sheet: Sheet) -> list[Sequence[object]]:
     return lines
 
 
-def statistics(sheet: Sheet) -> list[Sequence[object]]:
+def statistics_lines(sheet: Sheet) -> list[Sequence[object]]:
     """Return one line per cell and metric: all statistics, the paper's numbers, and whether the cell is complete."""
     of = lambda metric: next(one for one in sheet.metrics if one.name == metric)
     return [SUMMARY_COLUMNS, *(_statistics(sheet, row, column, of(name)) for row, column, name, _ in _places(sheet))]
@@ -378,12 +378,12 @@ def _row_notes(sheet: Sheet, row: str, metric: Metric) -> tuple[str, ...]:
 
 
 def _statistics(sheet: Sheet, row: str, column: str, metric: Metric) -> Sequence[object]:
-    cell, known = sheet.cell(row, column), facts(sheet, row, column, metric)
+    cell, known = sheet.cell(row, column), cell_statistics(sheet, row, column, metric)
     summary, gap = known.summary, known.gap
     status = "whole" if cell.is_whole else "partial"
     if summary is None:
         status = MISSING if cell.values is None else "no value"
-    notes = [*_row_notes(sheet, row, metric), *view(sheet, row, column, metric).notes]
+    notes = [*_row_notes(sheet, row, metric), *text_cell(sheet, row, column, metric).notes]
     scores = ("",) * 5 if summary is None else (summary.mean, summary.std, summary.iqm, summary.low, summary.high)
     paired: Sequence[object] = ("",) * 7
     if gap is not None:

@@ -56,7 +56,7 @@ class TextCell:
 
     @property
     def heading(self) -> str:
-        """Its text with the power of ten."""
+        """The text with the power of ten."""
         return self.text + (f" (x10^{self.power})" if self.power else "")
 
 
@@ -100,7 +100,7 @@ class TextTable:
 
     @property
     def groups(self) -> list[list[Sequence[TextCell]]]:
-        """Its lines in groups."""
+        """The lines in groups."""
         groups: list[list[Sequence[TextCell]]] = []
         for row in self.rows:
             is_same = groups and (self.num_heads == 1 or groups[-1][0][0].text == row[0].text)
