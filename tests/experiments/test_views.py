@@ -102,6 +102,14 @@ class TestCommittedResults:
             read_exported([tmp_path / "nowhere"])
 
 
+def test_axes_name_the_objectives_of_a_foreign_domain(tmp_path: Path):
+    wanted = Wanted("tests.watch.foreign:Blind")
+    artefact = replace(ARTEFACTS["growth"], cells={("mine", "Q-Pensieve"): wanted}, preferences=((0.5, 0.5),))
+    (shown,) = show(artefact, PlanResults(make_plan([artefact], Size(), tmp_path)), tmp_path).figures
+    (panel,) = shown.figure.axes
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("far", "cheap")
+
+
 class TestFolders:
     SIZE = Size("smoke")
 

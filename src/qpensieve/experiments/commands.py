@@ -34,8 +34,9 @@ from qpensieve.train.run import Stopped
 
 REPORT, TITLE = "report", "The paper's tables and figures"
 WATCH_SECONDS = 2.0
+"""Seconds between two updates of `status --watch`."""
 QUICK_FLAGS = {"--xla_backend_optimization_level=0": (0, 12), "--xla_cpu_use_fusion_emitters=false": (0, 10)}
-"""Flags of quick compiling -> newest JAX that is known to accept it: an unknown flag ends the process."""
+"""Flag for quick compiling -> newest JAX version known to accept it; an unknown flag ends the process."""
 CARDS = (1, 8, 64)
 """Numbers of cards for which costs are shown."""
 Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
@@ -80,7 +81,7 @@ def list_artefacts() -> None:
         size = f" {len(planned)} run{'s' if len(planned) > 1 else ''}, {hours:.1f} hours of an H200." if planned else ""
         entries[artefact.name] = f"{artefact.title} ({artefact.where}).{size}"
     print(format_entries(entries))
-    about = "runs in all; those that several need are made once."
+    about = "runs in all; a run that several tables or figures need is made once."
     print(f"\n{len(every.tasks)} {about} {_left_line(every.tasks, True)}")
 
 
@@ -125,7 +126,7 @@ def _left_line(left: Sequence[Task], has_costs: bool) -> str:
 
 
 def _about_runs(planned: Sequence[Task]) -> list[str]:
-    """Return sentences that name runs which learn nothing, or with settings that do less than they promise."""
+    """Return a sentence for each kind of run that learns nothing or has a setting without effect."""
     names: dict[str, list[str]] = {}
     for task in planned:
         for about in filter(None, (about_learning(task.config, task.config.steps), *remarks(task.config))):
@@ -153,8 +154,7 @@ class Where:
 
     on: Literal["local", "ray", "slurm"] = "local"
     """local: processes of this machine, as many as fill its cards and cores. ray: a Ray cluster (pip install
-    'qpensieve[ray]'). slurm: job arrays (pip install
-    'qpensieve[slurm]'). docs/running.md says more."""
+    'qpensieve[ray]'). slurm: job arrays (pip install 'qpensieve[slurm]'). docs/running.md says more."""
     at_once: Annotated[int | None, at_least(1)] = None
     """Runs (slurm: jobs) side by side; default: as many as there is room for."""
     runs_per_gpu: Annotated[int | None, at_least(1)] = None

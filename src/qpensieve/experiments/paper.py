@@ -60,6 +60,7 @@ POPULATION_SETTINGS: dict[str, list[float]] = _CONTENT["populations"]["rows"]
 """Domain -> hyperparameters of PGMORL and PFA."""
 
 OURS_ALONE = ("num_preferences", "num_snapshots", "push_period", "push_after", "random_steps", "block")
+"""Settings for which the paper prints no value."""
 
 
 def q_pensieve_settings() -> TextTable:

@@ -49,7 +49,7 @@ class PlanResults:
         return [sentence for task in self.plan.tasks for sentence in _why_left_out(task)]
 
     def left_out_of(self, wanted: Wanted, seeds: Collection[int]) -> list[str]:
-        """Return such sentences for the folders of one run, except those whose seeds are all among `seeds`."""
+        """Return why folders of one run are left out; folders whose seeds are all among `seeds` do not count."""
         tasks = [task for task in self.plan.tasks_of[wanted] if not set(task.config.seed_list) <= set(seeds)]
         return [sentence for task in tasks for sentence in _why_left_out(task)]
 

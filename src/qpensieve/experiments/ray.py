@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster. A Ray task starts a worker on its node and waits; Ray moves it when a node is lost.
+"""The engine of a Ray cluster. A Ray task starts a worker on its node; Ray restarts it elsewhere if a node is lost.
 
 Run folders must be on a file system that all nodes share. Without one, `OnRay(..., fetch=True)` sends a folder to its
 node and brings it home. A cluster without tokens runs the code of anyone who reaches its ports, so tokens are always

@@ -24,7 +24,7 @@ from qpensieve.settings import LENGTH, SEEDS
 
 SAME_RUN = {*SAME_SETTINGS, SEEDS} - {LENGTH}
 """A folder must agree with its task in all of these."""
-NEWEST = 1 << 18
+PACE_BYTES = 1 << 18
 """Bytes at the end of a run's log that are read to measure its pace."""
 LOG_LINES = 15
 """Lines of the worker's log that are shown for a failed run."""
@@ -208,7 +208,7 @@ def _pace(log: Path) -> tuple[int, float | None]:
 
     The rate is None if it cannot be measured.
     """
-    rows = [row for row in read_rows(log, NEWEST) if row["event"] == TRAINING and "time_seconds" in row]
+    rows = [row for row in read_rows(log, PACE_BYTES) if row["event"] == TRAINING and "time_seconds" in row]
     if not rows:
         return 0, None
     last = first = rows[-1]

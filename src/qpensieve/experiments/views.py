@@ -187,7 +187,7 @@ def _growth(view: View) -> Report:
         panels, sources = view.panels(
             {row: (row, partial(cells.preference_path, lam=lam, num=SHOWN_STEPS)) for row in view.artefact.rows}
         )
-        title = f"Return vectors over training under ({_words(lam)}), mean over seeds"
+        title = f"Return vectors over training under ({_format_preference(lam)}), mean over seeds"
         figure = paper_figures.draw_growth(panels, view.axes(), title)
         name = f"{view.artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
         shown.figures.append(ReportFigure(name, title, f"{view.artefact.opening} {title}.", figure, sources))
@@ -204,34 +204,37 @@ def _score_curves(view: View) -> Report:
 
 
 def _learning_curves(view: View) -> Report:
-    """A figure for each domain, a panel for each preference."""
+    """Draw a figure for each domain, with a panel for each preference."""
     shown = Report()
     for row in view.artefact.rows:
-        rows = {f"({_words(lam)})": (row, lam) for lam in view.artefact.preferences or _curve_preferences(view, row)}
+        rows = {
+            f"({_format_preference(lam)})": (row, lam)
+            for lam in view.artefact.preferences or _curve_preferences(view, row)
+        }
         title = f"{row}: return under a preference over training"
         shown.figures.append(view.preference_curves(rows, f"{view.artefact.name}-{slug(row)}", title))
     return shown
 
 
 def _curve_preferences(view: View, row: str) -> list[tuple[float, ...]]:
-    """The paper's; the middle of the simplex where it has none."""
+    """Return the paper's curve preferences; without any, the middle of the simplex."""
     num = view.spec(row).num_objectives
     rows = curve_preferences(num)
     return [tuple(map(float, lam)) for lam in rows] if len(rows) else [(1 / num,) * num]
 
 
 def _single_curves(view: View) -> Report:
-    """Agents of single preferences: a panel for each domain and preference that a run names."""
+    """Draw curves of agents of single preferences: a panel for each domain and preference that a run names."""
     rows = {}
     for (row, _), wanted in view.artefact.cells.items():
         for text in getattr(wanted.config().agent, "preferences", ()):
             lam = tuple(map(float, text.split(",")))
-            rows[f"{row}, ({_words(lam)})"] = (row, lam)
+            rows[f"{row}, ({_format_preference(lam)})"] = (row, lam)
     return Report(figures=[view.preference_curves(rows, view.artefact.name, view.artefact.title, columns=2)])
 
 
 def _critic_sheet(view: View) -> Report:
-    """L_critic: rows are preferences, columns are steps."""
+    """Make the table of L_critic: rows are preferences, columns are steps."""
     artefact = view.artefact
     ((domain, column), wanted), *_ = artefact.cells.items()
     measured = [(run.source, run.critic) for run in view.runs(domain, column) if run.critic is not None]
@@ -243,7 +246,7 @@ def _critic_sheet(view: View) -> Report:
             found = [(source, row) for source, errors in measured if (row := _critic_row(errors, lam, step))]
             values = {seed: value for _, row in found for seed, value in row.items()}
             as_printed = PAPER.get(domain, {}).get(lam) if step in planned else None
-            filled[_words(lam), format_count(step)] = Cell(
+            filled[_format_preference(lam), format_count(step)] = Cell(
                 {METRIC: np.array([values[seed] for seed in sorted(values)])} if values else None,
                 tuple(sorted(values)),
                 step,
@@ -255,7 +258,7 @@ def _critic_sheet(view: View) -> Report:
         artefact.name,
         artefact.title,
         f"{artefact.opening} Norm of the critic's error against soft Monte-Carlo returns, mean over pairs.",
-        [_words(lam) for lam in artefact.preferences],
+        [_format_preference(lam) for lam in artefact.preferences],
         [format_count(step) for step in steps],
         [Metric(METRIC, is_lower_better=True)],
         filled,
@@ -266,13 +269,13 @@ def _critic_sheet(view: View) -> Report:
 
 
 def _critic_row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> dict[int, float]:
-    """Seed -> its error under a preference at a step; empty where it was not measured."""
+    """Return seed -> error under a preference at a step; empty if it was not measured."""
     rows = (row for row in errors.rows if np.allclose(row.preference, lam) and row.actions == "policy")
     found = next((row.error for row in rows if row.step == step), None)
     return {} if found is None else dict(zip(errors.seeds, found, strict=True))
 
 
-def _words(lam: Sequence[float]) -> str:
+def _format_preference(lam: Sequence[float]) -> str:
     return ", ".join(f"{weight:.3g}" for weight in lam)
 
 
@@ -285,4 +288,4 @@ SHOWS: dict[str, Callable[[View], Report]] = {
     "learning-curves": _learning_curves,
     "single-curves": _single_curves,
 }
-"""Name -> what makes the sheets and figures of an artefact."""
+"""Kind of artefact -> the function that makes its sheets and figures."""
