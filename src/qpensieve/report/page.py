@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
 
 from qpensieve.errors import MissingPackageError, UserError, make_folder
 from qpensieve.records.files import write_file, write_text
@@ -101,7 +100,7 @@ class Report:
         by_anchor = {source.anchor: source for part in (*cells, *self.figures) for source in part.sources}
         return [by_anchor[anchor] for anchor in sorted(by_anchor)]
 
-    @property
+    @cached_property
     def titles(self) -> dict[str, str]:
         """Anchor -> title of a run; runs with equal labels are told apart by their folder or file."""
         num = Counter(run.label for run in self.runs)
@@ -127,7 +126,7 @@ def write_report(folder: Path, report: Report) -> Path:
     """
     _check_names(report)
     pictures = {one.name: {ending: draw(one.figure, ending) for ending in METADATA} for one in report.figures}
-    texts = {PAGE: page(report, pictures), TEXT: report_text(report)}
+    texts = {PAGE: page(report, pictures), TEXT: _render("report.md", report=report)}
     for sheet in report.sheets:
         texts[f"{TABLES}/{sheet.name}.csv"] = text.csv(sheets.value_lines(sheet))
         texts[f"{TABLES}/{sheet.name}-summary.csv"] = text.csv(sheets.statistics_lines(sheet))
@@ -172,48 +171,32 @@ def draw(figure: Figure, ending: str) -> bytes:
 
 def page(report: Report, pictures: Mapping[str, Mapping[str, bytes]]) -> str:
     """Return the web page; `pictures` holds each figure as `svg` and `png`."""
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingPackageError("reports need Jinja2; install it with: pip install 'qpensieve[plots]'") from error
-    from markupsafe import Markup
-
-    loader = FileSystemLoader(TEMPLATES)
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["json"] = _json
     images = {}
     for name, files in pictures.items():
         # A drawing of thousands of points is larger than a picture; the page holds the smaller file.
         ending = min(METADATA, key=lambda ending: len(files[ending]))
         images[name] = f"data:{TYPES[ending]};base64,{base64.b64encode(files[ending]).decode()}"
-    style = Markup((TEMPLATES / "report.css").read_text())
-    return environment.get_template("report.html").render(report=report, images=images, style=style)
+    return _render("report.html", report=report, images=images, style=(TEMPLATES / "report.css").read_text())
 
 
-def report_text(report: Report) -> str:
-    """Return the report in Markdown; figures are links to their files."""
-    titles = report.titles
-    parts = [f"# {report.title}", *report.introduction]
-    parts += [f'<a id="{table.anchor}"></a>\n\n{markdown(table).strip()}' for table, _ in report.tables]
-    for one in report.figures:
-        links = ", ".join(f"[{titles[source.anchor]}](#{source.anchor})" for source in one.sources)
-        picture = f"![{one.caption}]({FIGURES}/{one.name}.png)"
-        parts += [f"## {one.title}", picture, one.caption, *([f"Runs: {links}"] if links else [])]
-    parts += [markdown(table).strip() for table in report.listings]
-    parts.append("## Runs")
-    for run in report.runs:
-        where = f" [{run.path}]({quote(run.config_path)})" if run.path else ""
-        facts = f"{run.machine}; commit {run.commit}.{where}"
-        config = f"```json\n{_json(run.config)}\n```"
-        parts.append(f'<a id="{run.anchor}"></a>\n\n### {titles[run.anchor]}\n\n{facts}\n\n{config}')
-    parts += ["## Provenance", report.counts, f"```json\n{_json(report.provenance)}\n```"]
-    return "\n\n".join(parts) + "\n"
+def _render(template: str, **content: object) -> str:
+    """Fill a template in; a template of HTML escapes the content."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+    except ImportError as error:
+        raise MissingPackageError("reports need Jinja2; install it with: pip install 'qpensieve[plots]'") from error
 
-
-def _json(content: Mapping[str, object]) -> str:
-    return json.dumps(content, indent=2, sort_keys=True)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=template.endswith(".md"),
+    )
+    environment.filters["json"] = lambda value: json.dumps(value, indent=2, sort_keys=True)
+    environment.filters["markdown"] = lambda table: markdown(table).strip()
+    return environment.get_template(template).render(**content)
 
 
 def insert(page: Path, name: str, sheet: Sheet, left_out: LeftOut) -> None:
