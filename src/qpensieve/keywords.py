@@ -47,7 +47,6 @@ class Keywords(TypedDict, total=False):
     preferences: ArrayLike
     switch_after: int
     noise_for: Literal["both", "helper"]
-    noise_scale: float
     layer_norm: bool
     priority_exponent: float
     bins: int | None

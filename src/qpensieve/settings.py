@@ -164,7 +164,7 @@ RETIRED: dict[str, object] = {
     **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
     **{"noise": "white", "policy_loss": "paper", "noise_correlation": 0.8, "target_entropy": -1.0},
-    **{"critic_loss": "l1", "trained_on": "current-and-past", "priority_offset": 0.01},
+    **{"critic_loss": "l1", "trained_on": "current-and-past", "priority_offset": 0.01, "noise_scale": 0.1},
     **{"gae_lambda": 0.95, "clip": 0.2, "value_coefficient": 0.5, "entropy_coefficient": 0.0},
     **{"max_gradient_norm": 0.5, "adam_epsilon": 1e-5},
     **{"gradient_clip": 1.0, "homotopy": "rising", "homotopy_start": 0.01},

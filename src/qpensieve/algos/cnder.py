@@ -1,10 +1,10 @@
 """CN-DER on DDPG: one conditioned network, trained on every transition under two preferences.
 
-Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019). The values are vectors Q(s, a; lam). Each
-sampled transition is used under the current preference and under a random earlier one; its priority comes from both
-errors. The original is a dueling double DQN. For continuous actions the Q-Pensieve paper put it on DDPG, but without
-details, so policy, noise and networks are choices of this project. There is a single critic, as in DDPG: with twins
-the method would be stronger. The preference under which a transition was collected is not used.
+Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019). Values are vectors Q(s, a; lam). Each
+sampled transition is used under the current preference and a random earlier one, and its priority comes from both
+errors. The original is a dueling double DQN. The Q-Pensieve paper uses DDPG for continuous actions, without details, so
+policy, noise and networks are choices of this project. There is a single critic, as in DDPG. The preference under which
+a transition was collected is not used.
 """
 
 from collections.abc import Callable
@@ -27,6 +27,8 @@ from qpensieve.preferences import Sampler
 from qpensieve.settings import NOT_NEGATIVE, Since
 from qpensieve.types import EnvSpec
 
+NOISE_SCALE = 0.1
+"""Standard deviation of the exploration noise, a choice of this project; actions are in [-1, 1]."""
 PRIORITY_OFFSET = 0.01
 """Added to the error before the power, so that every transition can be sampled again."""
 
@@ -35,20 +37,18 @@ PRIORITY_OFFSET = 0.01
 class CnDerConfig(NetworkConfig):
     """Settings of CN-DER.
 
-    Defaults are those of the Q-Pensieve paper for all baselines. `noise_scale` is a choice of this project, and so are
-    `layer_norm` and `priority_exponent` (deviation D20).
+    Defaults are those of the Q-Pensieve paper for all baselines. `layer_norm` and `priority_exponent` are choices of
+    this project (deviation D20).
     """
 
     sampler: Sampler = "uniform-sum"
     """Distribution of the preferences that episodes act under."""
-    noise_scale: Annotated[float, NOT_NEGATIVE] = 0.1
-    """Standard deviation of the exploration noise; actions are in [-1, 1]."""
     layer_norm: Annotated[bool, Since(False)] = True
-    """Standardise the input of each ReLU of the critic over the units of its layer (DDPG's authors also normalise, over
-    batches). Without it the values diverge on DST2d (deviation D20)."""
+    """Standardise the input of each ReLU of the critic over the units of its layer. Without this the values diverge on
+    DST2d (deviation D20). DDPG's authors normalise over batches."""
     priority_exponent: Annotated[float, NOT_NEGATIVE] = 1.0
     """The priority is the error to this power. The original uses 2. On DST2d the errors near rocks and treasures never
-    vanish; their squares leave too few samples of everything else, and the values diverge (deviation D20)."""
+    vanish; with their squares other transitions are sampled too rarely, and the values diverge (deviation D20)."""
 
 
 class Optimizers(eqx.Module):
@@ -206,7 +206,7 @@ def make(cfg: CnDerConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
         actor=lambda state: state.actor,
-        acting=noisy_acting(spec, cfg.hidden, cfg.noise_scale),
+        acting=noisy_acting(spec, cfg.hidden, NOISE_SCALE),
         learning=learning,
         batch_size=cfg.batch_size,
         discount=cfg.discount,

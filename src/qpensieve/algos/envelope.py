@@ -1,14 +1,13 @@
 """Envelope DQN: vector values of binned actions, conditioned on the preference; targets use the best of several.
 
 Paper: Yang, Sun and Narasimhan, "A Generalized Algorithm for Multi-Objective Reinforcement Learning and Policy
-Adaptation" (NeurIPS 2019). Every transition is paired with freshly drawn preferences W; the target of a pair takes the
-best action under the best preference of W, not only under its own. The authors' released code omits this maximum
-(`envelope=False`). Details that the paper omits are from that code: network, homotopy schedule, clipped gradients,
-priorities set once. The online network selects and the target network evaluates, as in double DQN.
+Adaptation" (NeurIPS 2019). Every transition is paired with preferences W, drawn for each update. The target of a pair
+takes the best action under the best preference of W, not only under its own. The authors' code omits this maximum
+(`envelope=False`). Their code is the source of what the paper omits: network, homotopy schedule, clipped gradients, and
+priorities that are set once. The online network selects and the target network evaluates, as in double DQN.
 
-With the authors' settings the values of a domain with 121 actions diverge. With the defaults they do not: a target
-takes the smaller of two networks, the target network follows softly and acts, and the discount is shorter (deviation
-D22).
+With the authors' settings the values of a domain with 121 actions diverge. The defaults prevent this: a target takes
+the smaller of two networks, the target network follows softly and acts, and the discount is shorter (deviation D22).
 
 Actions are indices of a table: the joint bins of continuous axes, or the actions of a discrete environment.
 """
@@ -50,13 +49,13 @@ from qpensieve.settings import (
 from qpensieve.types import EnvSpec
 
 MAX_ACTIONS = 100_000
-"""Most joint actions: every update scores all of them, and the last layer has a column for each."""
+"""Largest number of joint actions. Every update scores all, and the last layer has a column for each."""
 MIN_PRIORITY = 1e-5
 """Added to every priority, so that every transition can be sampled."""
 MAX_PARAMETERS = 200_000_000
-"""Most numbers of the network; with Adam and the target they take 3.2 GB per seed."""
+"""Largest number of parameters. With Adam and the target network they take 3.2 GB per seed."""
 WIDEST_UNIT = 32
-"""One-hot observations count at most this wide where hidden layers are multiples of the input: most entries are 0."""
+"""Largest input width of which hidden layers are multiples, for one-hot observations, whose entries are mostly 0."""
 GRADIENT_CLIP = 1.0
 """Every entry of the gradient is clipped to plus or minus this."""
 HOMOTOPY_START = 0.01
@@ -75,61 +74,61 @@ class EnvelopeConfig:
     learning_rate: Annotated[float, above(0)] = 5e-4
     """Adam's step size. The authors use 1e-3, for 4 actions (deviation D22)."""
     learning_rate_end: Annotated[float | None, above(0), Since(None)] = 5e-5
-    """Adam's step size from `anneal_steps` on; until then it falls on a line. None: it stays (the authors)."""
+    """Adam's step size from `anneal_steps` on; until then it falls on a line. None: it is fixed (the authors)."""
     discount: Annotated[float, OPEN_SHARE] = 0.97
-    """Discount factor gamma. The authors use 0.99: then standing still for a step costs 0.01 of the value, less than
-    the network's error where time hardly counts, and DST2d's boats idle (deviation D22)."""
+    """Discount factor gamma. The authors use 0.99. With 0.99 a step of standing still costs 0.01 of the value, less
+    than the network's error where time hardly counts, and DST2d's boats idle (deviation D22)."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
     num_preferences: Annotated[int, at_least(1)] = 8
-    """Preferences drawn at every gradient step; each is paired with every transition of the batch. The authors use 32,
-    for four times the work."""
+    """Preferences drawn at every gradient step. Each is paired with every transition of the batch. The authors use 32,
+    which takes four times as long."""
     bins: Annotated[int | None, at_least(2)] = None
     """Number of values on every action axis, evenly spaced with both ends. None: 11 for one or two axes, 5 for more."""
     width_factors: tuple[int, ...] = (16, 32, 64, 32)
     """Widths of the hidden layers, as multiples of the input width (observation and preference; 32 at most where the
     environment observes indices)."""
     target_period: Annotated[int, at_least(1)] = 1000
-    """With `--tau None`: updates between two copies of the network to the target network. The authors use 100: then
-    each copy comes before the network has learned the last one, and errors grow from copy to copy (deviation D22)."""
+    """With `--tau None`: updates between two copies of the network to the target network. The authors use 100: too few
+    to learn the values of a copy before the next one, so errors grow from copy to copy (deviation D22)."""
     tau: Annotated[float | None, STEP_SHARE, Since(None)] = 0.005
     """Share of the way that the target network moves to the network at every update, as SAC's does. None: it is copied
     every `target_period` updates (the authors)."""
     acts_with: Annotated[Literal["newest", "target"], Since("newest")] = "target"
-    """The network that acts, in training and in evaluations: the newest (the authors), or the target network, which
-    with a small `tau` is the mean of many and so tells actions apart that are nearly as good as each other."""
+    """The network that acts, in training and evaluations: the newest (the authors), or the target network. With a small
+    `tau` the target network is a mean over many updates, which tells nearly equal actions apart."""
     twin: Annotated[bool, Since(False)] = True
-    """Learn two networks; a target takes the whole vector of the one with the smaller lam . Q, as SAC's critics do. The
-    first network chooses and acts. The authors learn one."""
+    """Learn two networks. A target takes the whole vector of the network with the smaller lam . Q, as in SAC. The first
+    network chooses and acts. The authors learn one network."""
     layer_norm: Annotated[bool, Since(False)] = True
-    """Standardise the input of each hidden ReLU over the units of its layer. Not in the authors' code: without it the
-    values of DST2d's 121 actions diverge (deviation D22)."""
+    """Standardise the input of each hidden ReLU over the units of its layer. The authors do not; then the values of
+    DST2d's 121 actions diverge (deviation D22)."""
     scale_obs: Annotated[bool, Since(False)] = True
-    """Give observations to the network in units of their running mean and spread, unless they are indices. As they are
-    (the authors), with layer norm, a network starts with the same values along every ray from the origin."""
+    """Standardise observations by their running mean and spread, unless they are indices. The authors do not. Then,
+    with layer norm, a network starts with the same values along every ray from the origin."""
     sampler: Sampler = "abs-normal"
-    """Distribution of preferences, acting and learning."""
+    """Distribution of preferences in acting and learning."""
     envelope: bool = True
-    """Take the maximum of the target over all drawn preferences (the paper), or only over its own (released code)."""
+    """Take the target's maximum over all drawn preferences (the paper), or under the pair's own (authors' code)."""
     loss_a: Annotated[Literal["squared", "huber"], Since("squared")] = "huber"
     """Vector loss: squared differences (the authors), or Huber, which is linear above 1, so that the few transitions at
-    the edge of a treasure or rock do not dominate all others (deviation D22)."""
+    the edge of a treasure or rock do not dominate (deviation D22)."""
     loss_b: Literal["squared", "absolute", "huber"] = "huber"
-    """Scalar loss: squared difference of lam . Q (the authors' code), absolute (their paper), or as above."""
+    """Scalar loss of lam . Q: squared (the authors' code), absolute (their paper), or Huber."""
     priority_exponent: Annotated[float, NOT_NEGATIVE, Since(1.0)] = 0.0
-    """The priority of a transition is its error to this power; 0 samples uniformly. The authors use 1, with a replay of
-    4000. Priorities are set once, without importance weights, so in a large replay early errors would decide the
-    samples until the end (deviation D22)."""
+    """The priority of a transition is its error to this power; 0 samples uniformly. The authors use 1 with a replay of
+    4000. Priorities are set once, so in a large replay early errors would decide the samples until the end (deviation
+    D22)."""
     epsilon_start: Annotated[float, from_to(0, 1)] = 0.5
     """Share of random actions at the start."""
     epsilon_end: Annotated[float, from_to(0, 1)] = 0.05
     """Share of random actions from `anneal_steps` on."""
     anneal_steps: Annotated[int | None, at_least(1)] = None
-    """Environment steps in which epsilon falls, and updates in which the homotopy rises. None: the whole run."""
+    """Environment steps over which epsilon falls, and updates over which the homotopy rises. None: the whole run."""
 
     @property
     def anneal_length(self) -> int:
-        """`anneal_steps`; without it the length of a run in the Q-Pensieve paper."""
+        """`anneal_steps`, or the length of a run in the Q-Pensieve paper."""
         return WHOLE_RUN if self.anneal_steps is None else self.anneal_steps
 
 
@@ -148,12 +147,11 @@ AUTHORS: dict[str, Any] = {
     "loss_b": "squared",
     "priority_exponent": 1.0,
 }
-"""The authors' settings where the defaults differ. Their released code also has `envelope=False`. Their replay holds
-4000 transitions."""
+"""The authors' settings that differ from the defaults. Their code also has `envelope=False` and a replay of 4000."""
 
 
 LEAST_SPREAD = 0.01
-"""Least spread: observations that hardly change are scaled by at most 1 / this."""
+"""Least spread, so that observations that hardly change are not scaled up without limit."""
 
 
 class Scale(eqx.Module):
@@ -176,7 +174,7 @@ def start_scale(obs_size: int) -> Scale:
 
 
 def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
-    """Return the scale after one more batch; every batch weighs the same."""
+    """Return the scale after another batch. Every batch has the same weight."""
     count = scale.count + 1.0
     mean = scale.mean + (jnp.mean(s, axis=0) - scale.mean) / count
     square = scale.square + (jnp.mean(jnp.square(s), axis=0) - scale.square) / count
@@ -184,9 +182,9 @@ def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
 
 
 def folded(scale: Scale | None, net: QHead) -> QHead:
-    """Fold the scale into the first layer, so that the network takes plain observations; also for stacked agents.
+    """Return the network for plain observations, with the scale folded into its first layer; also for stacked agents.
 
-    Arrays of NumPy stay arrays of NumPy: policies are read from a file without a device.
+    NumPy arrays stay NumPy arrays, because policies are read from files without a device.
     """
     if scale is None:
         return net
@@ -278,7 +276,7 @@ def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
 def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     first = _start(cfg, spec, jax.random.clone(key))
     twin = Twin(*_start(cfg, spec, jax.random.fold_in(key, 1))) if cfg.twin else None
-    is_scaled = cfg.scale_obs and spec.obs_indices is None  # one-hot entries hardly seen would be blown up
+    is_scaled = cfg.scale_obs and spec.obs_indices is None  # rare one-hot entries would become very large
     return State(*first, jnp.zeros((), jnp.int32), twin, start_scale(spec.obs_size) if is_scaled else None)
 
 
@@ -299,8 +297,8 @@ def _start(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> tuple[QHe
 def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
     """Choose a' and lam' in W with the largest lam . Q(s', a'; lam'), for each lam in W; ties go to the first.
 
-    It finds lam' first, by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never
-    stored: products and maximum are one loop. On a CPU a matrix product took ten times as long.
+    First choose lam' by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never
+    stored, because products and maximum are one loop. On a CPU a matrix product took ten times as long.
     """
     best = jnp.max(_scores(q[..., None, :], prefs[None, None, None]), axis=2)
     winner = jnp.argmax(best, axis=1)
@@ -325,7 +323,7 @@ def _scores(q: Float[Array, "*#batch d"], lam: Float[Array, "*#batch d"]) -> Flo
 
 
 def chosen(q: Float[Array, "b m actions d"], choice: Choice) -> Float[Array, "b m d"]:
-    """Return the whole vector at the chosen pair, arg_Q max over a' and lam' of the paper."""
+    """Return the whole vector at the chosen pair: arg_Q max over a' and lam' in the paper."""
     return jax.vmap(lambda q, i, a: q[i, a])(q, choice.preference, choice.action)
 
 
@@ -363,10 +361,10 @@ def smaller(
 def taken_values(
     cfg: EnvelopeConfig, net: QHead, s: Float[Array, "b obs"], prefs: Float[Array, "m d"], a: Int[Array, " b"]
 ) -> Float[Array, "b m d"]:
-    """Return Q(s_j, a_j; lam_i) for every pair, from only the columns of the taken actions in the last layer.
+    """Return Q(s_j, a_j; lam_i) for every pair. The last layer computes only the columns of the taken actions.
 
-    The columns are picked by a product with one-hot rows: on a GPU the gradient of indexing would sum repeated actions
-    in no fixed order.
+    A product with one-hot rows picks the columns. On a GPU the gradient of indexing would sum repeated actions in no
+    fixed order.
     """
     (b, m), d, last = (s.shape[0], prefs.shape[0]), prefs.shape[1], net.layers[-1]
     pairs = jnp.concatenate([jnp.repeat(s, m, axis=0), jnp.tile(prefs, (b, 1))], axis=1)
@@ -397,7 +395,7 @@ def homotopy(cfg: EnvelopeConfig, num_updates: Int[Array, ""]) -> Float[Array, "
 def update(
     cfg: EnvelopeConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> tuple[State, Info, None]:
-    """Make one update on all pairs of transitions and fresh preferences; priorities stay as they were set."""
+    """Make one update on all pairs of transitions and new preferences. Priorities do not change."""
     del hints
     prefs = sample_preferences(key, cfg.num_preferences, batch.r.shape[1], cfg.sampler)
     scale = None if state.scale is None else see(state.scale, batch.s)
@@ -423,7 +421,7 @@ def update(
 
 
 def moved_target(cfg: EnvelopeConfig, net: QHead, target: QHead, num_updates: Int[Array, ""]) -> QHead:
-    """Return the target network after an update: a little nearer to the network, or a copy when one is due."""
+    """Return the target network after an update: moved towards the network, or a copy if one is due."""
     if cfg.tau is not None:
         return polyak(target, net, cfg.tau)
     return jax.tree.map(partial(jnp.where, num_updates % cfg.target_period == 0), net, target)

@@ -1,9 +1,9 @@
 """Hybrid SAC: SAC for one preference that, after a switch, also climbs the snapshots of a Q-Pensieve helper.
 
-Paper: Q-Pensieve (ICLR 2023), the experiment that asks whether snapshots of another model help a stuck SAC. An agent is
-two learners with a lane and a replay each: the SAC, and its helper, a whole Q-Pensieve run of the same seed. Both take
-one environment step and one update at a time, so the snapshots are always up to date. To rounding, the helper equals
-the Q-Pensieve run of that seed, and until the switch the SAC equals the SAC run. The helper's samples are extra.
+Paper: Q-Pensieve (ICLR 2023), the experiment whether snapshots of another model help a stuck SAC. An agent has two
+learners with a lane and a replay each: the SAC, and its helper, a whole Q-Pensieve of the same seed. Both take one
+environment step and one update at a time, so the snapshots are up to date. To rounding, the helper equals the
+Q-Pensieve run of that seed, and until the switch the SAC equals the SAC run. The helper needs samples of its own.
 """
 
 from dataclasses import dataclass, field, fields
@@ -42,11 +42,11 @@ from qpensieve.types import (
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
 """Domain -> preferences in the paper's figure."""
 FIXED = (*mosac.ENDS, "anneal_updates")
-"""Settings of the helper that must stay the paper's: the SAC has no such setting."""
+"""Settings of the helper that must be the paper's, because the SAC has no such setting."""
 SHARED = (*(field.name for field in fields(mosac.NetworkConfig)), "sampler")
 """Settings that helper and SAC share."""
 OF_HELPER = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
-"""Settings that only the helper uses, guards included: the SAC learns as plain SAC, which it is compared with."""
+"""Settings that only the helper uses, such as guards. The SAC learns as plain SAC, with which it is compared."""
 OFFERED = 2**31 - 1
 """Folded into an update's key for the offered preferences. A large number, because `split` makes the same keys as
 folding in small numbers."""
@@ -57,9 +57,9 @@ class HybridConfig:
     """Settings of hybrid SAC; defaults are the paper's."""
 
     preferences: tuple[str, ...] = ()
-    """One agent is trained for each of these preferences, such as 0.9,0.1. Default: those of the paper's figure."""
+    """Preferences such as 0.9,0.1 0.8,0.2; each has its own agent. Default: the paper's figure for the domain."""
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
-    """Updates of plain SAC before the switch; with 10 000 random steps and one update each, 90 000 is step 100 000."""
+    """Updates of plain SAC before the switch. With 10 000 random steps, 90 000 updates end at step 100 000."""
     noise_for: Literal["both", "helper"] = "both"
     """Learners that use the run's `random_noise`: both, or the helper alone. With `helper` the random actions of the
     SAC are white, as in the plain SAC that it is compared with."""
@@ -67,7 +67,7 @@ class HybridConfig:
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `OF_HELPER`."""
 
     def conflicts(self) -> list[str]:
-        """Return one sentence for each changed setting of `FIXED`: plain SAC, the comparison, has no such setting."""
+        """Return one sentence for each setting of `FIXED` that was changed."""
         sac, plain = self.sac, mosac.SacConfig()
         return [
             f"{name} must be {getattr(plain, name)} for hybrid-sac, whose SAC has no such setting, got {value}"
@@ -109,7 +109,7 @@ class Offer(eqx.Module):
 
 
 def init(cfg: HybridConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array, " d"]) -> State:
-    # The same key twice, on purpose: SAC and helper each start as they would alone.
+    # Both get the same key, so that SAC and helper start as they would alone.
     helper = qpensieve.init(cfg.pensieve, spec, jax.random.clone(key))
     return State(sac.init(cfg.single, spec, key, lam), helper)
 
@@ -126,7 +126,7 @@ def draw(
 
 
 def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], draws: Draws) -> tuple[State, Info]:
-    """Update SAC and helper once, each on its own batch; after the switch the SAC climbs the helper's snapshots."""
+    """Update SAC and helper once, each on its own batch. After the switch the SAC climbs the helper's snapshots."""
     prefs = offered_preferences(state.own.lam, draws.others)
     snapshots = qpensieve.snapshots_used(cfg.pensieve, state.helper.snapshots, draws.helper)
     is_on = (draws.helper.num_updates >= cfg.switch_after) & snapshots.filled.any()
@@ -147,7 +147,7 @@ def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
 
     if offer.snapshots.filled.size == 0:
         return plain(actor)
-    # A branch, not a selection: without snapshots this is SAC at the same cost.
+    # A branch instead of a selection, so that it costs no more than SAC before the switch.
     return jax.lax.cond(offer.is_on, lambda actor: shared_loss(offer, actor, critic, query), plain, actor)
 
 
@@ -159,7 +159,7 @@ def offered_preferences(lam: Float[Array, " d"], others: Float[Array, "m1 d"]) -
 def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
     """Mean of alpha log pi(a) - max(own Q(s, a), max over snapshots Q' and lam' in W of lam . Q'(s, a; lam')).
 
-    Twins by minimum after scalarisation, the maximum per sample; own Q is always a candidate.
+    The minimum of twins is taken after scalarisation, and the maximum per sample. Own Q is always a candidate.
     """
     a, logp = sac.sample_actions(actor, query.s, query.noise)
     own = sac.own_value(critic, query.s, a)

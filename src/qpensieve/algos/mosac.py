@@ -1,8 +1,8 @@
 """Multi-objective SAC: one preference-conditioned policy, vector twin critics, automatic temperature.
 
-Paper: Q-Pensieve (ICLR 2023), eqs. (9) to (11) with W = {lam} and no snapshots; ED is measured against it. Every
-gradient step draws a fresh preference for the whole batch (deviation D12). Q-Pensieve is the same step with another
-policy loss, passed in as a function.
+Paper: Q-Pensieve (ICLR 2023), eqs. (9) to (11) with W = {lam} and no snapshots. ED is measured against MO-SAC. Every
+gradient step draws a new preference for the whole batch (deviation D12). Q-Pensieve is the same step with another
+policy loss, which is an argument of `step`.
 """
 
 from collections.abc import Callable
@@ -44,17 +44,17 @@ from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
 from qpensieve.types import EnvSpec
 
 RAISE = "temperature_raise"
-"""Logged with `guards`: the factor on the learned temperature in the policy's loss."""
+"""Name in the log: the factor by which `guards` raise the temperature in the policy's loss."""
 TARGET_ENTROPY = -1.0
 """First target of the policy's entropy, per component of an action."""
 ENDS = ("target_entropy_end", "learning_rate_end")
-"""Settings with the last value of another setting, which moves there over `anneal_updates`."""
+"""Settings that are the last value of another setting, which moves there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
-"""Updates of a whole run of the paper."""
+"""Updates of a run in the paper."""
 BINS = 5
 """Bins of lam1 in diagnostics; bin i holds (i - 1) / 5 to i / 5."""
 SATURATED = 0.99
-"""Size of an action's component from which it counts as saturated."""
+"""A component of an action counts as saturated from this size on."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class NetworkConfig:
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """Share of the way to the networks that the target networks move at every update."""
+    """Share of the distance to the networks that the target networks move at every update."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
 
@@ -78,27 +78,28 @@ class SacConfig(NetworkConfig):
     """Settings of (MO-)SAC; defaults are the paper's."""
 
     learning_rate_end: Annotated[float | None, above(0)] = None
-    """Last step size of policy and critics: it moves there from `learning_rate` on a line, over `anneal_updates`. The
-    step size of the temperature is fixed. None: all are fixed, as in the paper."""
+    """Last step size of policy and critics. The step size moves there from `learning_rate` on a line, over
+    `anneal_updates`. The step size of the temperature is fixed. None: all are fixed, as in the paper."""
     sampler: Sampler = "uniform-sum"
-    """Distribution of preferences in acting and learning: as in the authors' code, or uniform on the simplex."""
+    """Distribution of preferences in acting and learning. uniform-sum: the authors' code. dirichlet: uniform on the
+    simplex. abs-normal: Envelope's authors."""
     guards: bool = False
-    """Keep values from running away: shortened gradients of the critics, bounded targets, a temperature for every
-    preference that rises at once where entropy is missing. Q-Pensieve also takes no snapshot while losses are unusually
-    large, and limits how far a snapshot's value may exceed the current one. The paper has no guards."""
+    """Keep values from running away: shortened gradients of the critics, bounded targets, and a temperature for every
+    preference, which rises at once where entropy is missing. Q-Pensieve also takes no snapshot while losses are
+    unusually large, and limits how far a snapshot's value may exceed the current value. The paper has no guards."""
     target_entropy_end: Annotated[float | None, from_to(-4, 0)] = None
     """Last target of the policy's entropy, per component of an action. The target moves from -1 to it on a line, over
     `anneal_updates`. An entropy of -1 means a standard deviation of 0.09 on the scale from -1 to 1, and -2 means 0.03.
     None: the target stays -1, as in the paper."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
     """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`.
-    It needs at least one of the two. None: all updates of the run."""
+    One of the two must be set. None: all updates of the run."""
     pessimism: Annotated[float, from_to(0.5, 1)] = 1.0
-    """Share of the smaller twin in the critics' targets; the larger twin has the rest. 1: the smaller twin alone, as in
-    the paper. 0.5: the mean of both."""
+    """Weight of the smaller twin in the critics' targets. The larger twin has the rest. 1: the smaller twin alone, as
+    in the paper. 0.5: the mean of both."""
 
     def conflicts(self) -> list[str]:
-        """Return a sentence if `anneal_updates` is given without an end value."""
+        """Return a sentence if `anneal_updates` is set without an end value."""
         if self.anneal_updates is None or any(getattr(self, end) is not None for end in ENDS):
             return []
         return [f"anneal_updates needs {' or '.join(ENDS)}, got {self.anneal_updates} alone"]
@@ -125,7 +126,7 @@ class State(eqx.Module):
     """Twins: leaves lead with [2]."""
     target: Critic
     log_alpha: Float[Array, "*d"]
-    """Logarithm of the temperature; with `guards` one for each objective, weighted by the preference."""
+    """Logarithm of the temperature. With `guards` there is one for each objective, weighted by the preference."""
     optimizers: Optimizers
     rewards: RewardRange | None = None
     """Range of rewards, which bounds targets; None without `guards`."""
@@ -181,7 +182,7 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     critic = jax.vmap(lambda k: Critic(*sizes, cfg.hidden, key=k))(jax.random.split(key_critic))
     log_alpha = jnp.zeros(spec.num_objectives if cfg.guards else ())
     optimizers = Optimizers(*map(start_optimizer, _optimizers(cfg), (actor, critic, log_alpha)))
-    target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
+    target = jax.tree.map(jnp.copy, critic)  # own buffers, because the loop donates every leaf
     rewards = start_reward_range(spec.num_objectives) if cfg.guards else None
     return State(actor, critic, target, log_alpha, optimizers, rewards)
 
@@ -233,9 +234,10 @@ def step(
 def soft_target(
     cfg: SacConfig, state: State, batch: Transition, lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> Float[Array, "b d"]:
-    """Return the backup (9): r + gamma (Q_target(s', a'; lam) - alpha log pi 1), the whole vector of the smaller twin.
+    """Return the backup (9): r + gamma (Q_target(s', a'; lam) - alpha log pi 1).
 
-    With `pessimism` below 1 the other twin has a share. Only `terminated` stops the bootstrap; a time limit does not.
+    Q_target is the whole vector of the smaller twin; with `pessimism` below 1 the other twin has a share. Only
+    `terminated` stops the bootstrap; a time limit does not.
     """
     a_next, logp = sample_actions(state.actor, batch.s_next, lam, noise)
     twins = jnp.swapaxes(twin_values(state.target, batch.s_next, a_next, lam), 0, 1)
@@ -281,7 +283,7 @@ def temperature_loss(
     entropy_target: float | Float[Array, ""],
     lam: Float[Array, "b d"] | None = None,
 ) -> tuple[Float[Array, ""], None]:
-    """Return a loss whose descent raises the temperature, or that of each `lam`, while entropy is below its target."""
+    """Return a loss whose descent raises the temperature (of each `lam`) while entropy is below its target."""
     if lam is None or log_alpha.ndim == 0:
         return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + entropy_target), None
     return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + entropy_target)), None
@@ -304,7 +306,7 @@ def twin_values(
 def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Return actions of the policy and the bonus -alpha log pi that `soft_target` adds to every objective."""
+    """Return actions of the policy, and the bonus -alpha log pi that `soft_target` adds to every objective."""
     a, logp = sample_actions(state.actor, s, lam, noise)
     return a, -temperature(state.log_alpha, lam) * logp
 
@@ -346,7 +348,7 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
     value = jnp.sum(lam[None] * twin_values(state.critic, batch.s, a, lam), axis=-1).min(axis=0)
     info = by_bin("entropy", -logp) | by_bin("q", value) | of_update(gradient, errors, a)
-    if state.log_alpha.ndim:  # the largest over all preferences is reached at a corner, with a single objective
+    if state.log_alpha.ndim:  # a corner of the simplex has the largest temperature
         info["temperature_max"] = jnp.exp(state.log_alpha.max())
     return info
 
@@ -372,7 +374,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
 
 
 def _optimizers(cfg: SacConfig) -> tuple[optax.GradientTransformation, ...]:
-    """Return Adam for policy, critics and temperature; guards shorten the gradients of the critics."""
+    """Return Adam for policy, critics and temperature. Guards shorten the gradients of the critics."""
     rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(annealed, cfg, "learning_rate")
     adam = optax.adam(rate)
     of_critics = optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam

@@ -1,8 +1,8 @@
 """Q-Pensieve: MO-SAC with another policy loss, the best value over several preferences and over past critics.
 
-Paper: Q-Pensieve (ICLR 2023), Algorithm 1 and eq. (11). The candidates of a sample are the critic's snapshots and the
-critic itself, each read under lam and under further preferences; twins by minimum; the maximum is taken per sample.
-With one preference and no snapshots it is MO-SAC, exactly.
+Paper: Q-Pensieve (ICLR 2023), Algorithm 1 and eq. (11). The candidates of a sample are the critic and its snapshots,
+each under lam and under further preferences. The minimum of twins is taken, then the maximum of each sample. With one
+preference and no snapshots it is exactly MO-SAC.
 """
 
 from dataclasses import dataclass, field, replace
@@ -25,8 +25,8 @@ from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, Scheduled, at_least
 from qpensieve.types import EnvSpec
 
 ORDER, MEMORY = 3, 4
-"""Folded into an update's key, for the choice of snapshots and for whether there is memory. `mosac.draw` splits off
-the keys 0 to 2."""
+"""Folded into an update's key, to choose snapshots and to decide whether there is memory. `mosac.draw` uses the keys 0
+to 2."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class QPensieveConfig:
     num_preferences: Annotated[int, at_least(1, "lam itself")] = 5
     """Preferences offered to the policy at every gradient step, lam itself included."""
     num_snapshots: Annotated[int, NOT_NEGATIVE] = 4
-    """Number of past critics kept; the current critic is always a candidate too. 0 is the paper's "Vanilla"."""
+    """Number of past critics that are kept. The current critic is always a candidate too. 0: the paper's "Vanilla"."""
     snapshots_per_update: Annotated[int | None, at_least(1)] = None
-    """Past critics that an update uses, drawn at random from those kept. None: all, as in the paper."""
+    """Past critics that an update uses, drawn at random. None: all, as in the paper."""
     push_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 1000
     """Updates between two snapshots; a multiple of the updates of a block (block x updates_per_step). None: a twentieth
     of the run's updates, at most 1 000."""
     push_after: Annotated[Scheduled, NOT_NEGATIVE] = 20_000
     """Snapshots are taken only after this many updates. None: a tenth of the run's updates, at most 20 000."""
     memory_updates: Annotated[Scheduled, NOT_NEGATIVE] = 0
-    """Updates over which memory fades: the share of updates that offer past critics and other preferences falls on a
-    line from 1 to 0. 0: all updates offer them, as in the paper. None: half of the run's updates."""
+    """Updates over which memory fades: the share of updates with past critics and other preferences as candidates falls
+    on a line from 1 to 0. 0: all updates, as in the paper. None: half of the run's updates."""
 
 
 class State(eqx.Module):
@@ -57,7 +57,7 @@ class State(eqx.Module):
     sac: mosac.State
     snapshots: Snapshots
     loss_track: LossTrack | None = None
-    """Recent losses, which decide whether a snapshot is taken; None without `guards`."""
+    """Recent losses, which decide whether a snapshot is taken. None without `guards`."""
 
 
 def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
@@ -72,7 +72,7 @@ class Draws(mosac.Draws):
     order: Float[Array, " k"] = eqx.field(kw_only=True)
     """The snapshots with the largest numbers are used."""
     has_memory: Bool[Array, ""] | None = eqx.field(kw_only=True, default=None)
-    """Whether the update uses snapshots and other preferences than lam. None: memory does not fade, so it does."""
+    """Whether the update uses snapshots and preferences other than lam. None: memory does not fade, so all do."""
 
 
 def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updates: mosac.Count = 0) -> Draws:
@@ -80,7 +80,7 @@ def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updat
     key_order = jax.random.fold_in(jax.random.clone(key), ORDER)
     sac = mosac.draw(cfg.sac, cfg.num_preferences, batch, key, num_updates)
     draws = Draws(**vars(sac), order=jax.random.uniform(key_order, (cfg.num_snapshots,)))
-    if not cfg.memory_updates:  # None too: without a run there is no length
+    if not cfg.memory_updates:  # also None: without a run there is no length
         return draws
     key_memory = jax.random.fold_in(jax.random.clone(key), MEMORY)
     has_memory = jax.random.uniform(key_memory) >= num_updates / cfg.memory_updates
@@ -88,7 +88,7 @@ def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updat
 
 
 def snapshots_used(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots:
-    """Return the snapshots that an update uses: all, or some at random; all slots are empty if there is no memory."""
+    """Return the snapshots that an update uses: all, or some at random, or empty slots if there is no memory."""
     num = cfg.snapshots_per_update
     if num is not None and num < cfg.num_snapshots:
         snapshots = pick(snapshots, draws.order, num)
@@ -125,7 +125,7 @@ def pensieve_loss(
 def loss_by_memory(
     has_memory: Bool[Array, ""], loss: mosac.PolicyLoss, actor: GaussianActor, critic: Critic, query: mosac.Query
 ) -> mosac.LossAndAux:
-    """Return `loss` if there is memory, else MO-SAC's loss; on a CPU the branch saves scoring other candidates."""
+    """Return `loss` if there is memory, else MO-SAC's loss, which saves time on a CPU."""
 
     def alone(actor: GaussianActor) -> mosac.LossAndAux:
         value, (logp, _) = mosac.single_preference_loss(actor, critic, query)

@@ -1,8 +1,8 @@
 """Single-objective SAC, one agent per preference: scalar reward lam . r, scalar twin critics, no preference input.
 
-Paper: Haarnoja et al. 2018, with automatic temperature; in the Q-Pensieve paper it is trained once for each of 19
-preferences. The preference is part of the state, so many agents with different preferences are one more axis. Hybrid
-SAC is the same step with another policy loss, passed in as a function.
+Paper: Haarnoja et al. 2018, with automatic temperature. The Q-Pensieve paper trains it once for each of 19 preferences.
+The preference is part of the state, so agents with different preferences are an axis. Hybrid SAC is the same step with
+another policy loss, which is an argument of `step`.
 """
 
 from collections.abc import Callable
@@ -31,14 +31,14 @@ class SingleSacConfig(NetworkConfig):
     """Settings of SAC for one preference; defaults are the Q-Pensieve paper's."""
 
     preferences: tuple[str, ...] = ()
-    """One agent is trained for each of these preferences, such as 0.9,0.1 0.8,0.2. Default: the paper's 19."""
+    """Preferences such as 0.9,0.1 0.8,0.2; each has its own agent. Default: the paper's 19."""
 
 
 class State(eqx.Module):
     """Everything that learning changes, and the agent's preference."""
 
     actor: GaussianActor
-    """The policy; its preference input is empty."""
+    """The policy. Its preference input is empty."""
     critic: Mlp
     """Twins: leaves lead with [2]."""
     target: Mlp
@@ -67,10 +67,10 @@ PolicyLoss = Callable[[GaussianActor, Mlp, Query], LossAndAux]
 
 
 def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
-    """Parse preferences such as `0.9,0.1`; for no words return the paper's 19, which are for two objectives.
+    """Parse preferences such as `0.9,0.1`. Without words return the paper's 19, which are for two objectives.
 
     Raises:
-        ValueError: A word is no preference or occurs twice, or there are none for other than two objectives.
+        ValueError: A word is no preference or occurs twice, or there are no words and not two objectives.
     """
     if not words:
         if spec.num_objectives != 2:
@@ -95,7 +95,7 @@ def init(cfg: SingleSacConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Ar
     log_alpha = jnp.zeros(())
     start = partial(start_optimizer, _adam(cfg))
     optimizers = Optimizers(start(actor), start(critic), start(log_alpha))
-    target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
+    target = jax.tree.map(jnp.copy, critic)  # own buffers, because the loop donates every leaf
     return State(actor, critic, target, log_alpha, optimizers, lam)
 
 
@@ -136,7 +136,7 @@ def step(
 def soft_target(
     cfg: SingleSacConfig, state: State, batch: Transition, noise: Float[Array, "b act"]
 ) -> Float[Array, " b"]:
-    """Return lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not end the sum."""
+    """Return lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not stop it."""
     a_next, logp = sample_actions(state.actor, batch.s_next, noise)
     q = twin_values(state.target, batch.s_next, a_next).min(axis=0)
     soft_value = q - jnp.exp(state.log_alpha) * logp
@@ -151,7 +151,7 @@ def critic_loss(critic: Mlp, batch: Transition, y: Float[Array, " b"]) -> tuple[
 
 
 def own_value(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> Float[Array, " b"]:
-    # Not by `min`, whose gradient is NaN where the compiler rounds twice in different ways.
+    # Not `min`: its gradient is NaN where the compiler rounds one value in two ways.
     return jnp.minimum(*twin_values(jax.lax.stop_gradient(critic), s, a))
 
 
@@ -171,7 +171,7 @@ def twin_values(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"])
 def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Return actions of the policy and the bonus -alpha log pi that `soft_target` adds."""
+    """Return actions of the policy, and the bonus -alpha log pi that `soft_target` adds."""
     del lam
     a, logp = sample_actions(state.actor, s, noise)
     return a, -jnp.exp(state.log_alpha) * logp
@@ -190,7 +190,7 @@ def inspect(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Arra
 ACTION_VALUES: ActionValues[State] = ActionValues(
     lambda state, s, a, lam: twin_values(state.critic, s, a)[..., None], soft_actions, is_scalar=True
 )
-"""Values that the critics learn: discounted sums of lam . r under the agent's own preference."""
+"""The critics: they learn discounted sums of lam . r under the agent's own preference."""
 
 
 def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:

@@ -1,4 +1,4 @@
-"""Acting on the host in plain NumPy, so that acting never waits for the device."""
+"""Acting in plain NumPy on the host, so that it never waits for the device."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,15 +30,15 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    """Policies as arrays and a few words, for programs without this package.
+    """Policies as arrays and words, for programs without this package.
 
     Attributes:
         head: How the output of the network becomes an action: `squashed gaussian`, `squashed`, `gaussian` or `greedy`.
         net: The network.
         is_conditioned: Whether the network gets the preference too.
-        arrays: Further arrays of the head, with an entry for each policy.
-        shared: Further arrays of the head, for all policies.
-        epsilon: Share of random actions where a `greedy` head samples.
+        arrays: Arrays of the head, with an entry for each policy.
+        shared: Arrays of the head that all policies share.
+        epsilon: Share of random actions of a `greedy` head that samples.
     """
 
     head: str
@@ -51,12 +51,12 @@ class Plain:
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """Policies, and the rule by which one of them serves a preference.
+    """Policies, and the rule that chooses the policy for a preference.
 
     Attributes:
         policies: The policies.
-        preferences: Preference of each policy: the nearest serves. None: `returns` decide.
-        returns: Return of each policy: the policy with the largest lam . return serves.
+        preferences: Preference of each policy; the nearest is chosen. None: `returns` decide.
+        returns: Return of each policy; the largest lam . return is chosen.
     """
 
     policies: Plain
@@ -74,14 +74,14 @@ class Exportable(Protocol):
 
 
 class HostMlp:
-    """One network for n agents, whose parameters are views of flat parameters.
+    """One network for n agents. Its parameters are views of flat parameters.
 
-    Every agent has its own matrix products, so its numbers do not depend on which agents share the call.
+    Every agent has its own matrix products, so its numbers do not depend on the other agents in the call.
 
     Args:
         flat: Parameters in the order of the module's leaves: weight and bias of every layer.
         widths: Widths of input, hidden layers and output.
-        is_normalized: Whether the inputs of hidden ReLUs are standardised over the layer.
+        is_normalized: Whether the input of a hidden ReLU is standardised over its layer.
         activation: Activation of the hidden layers, in place (x, out). None: ReLU.
     """
 
@@ -147,7 +147,7 @@ class GaussianPolicy:
         out = self._net(np.concatenate([obs, lam], axis=2) if self._is_conditioned else obs)
         half = out.shape[2] // 2
         log_std = out[:, :, half:]
-        # np.clip and np.split take three times as long: with few rows, calls are what acting costs.
+        # np.clip and np.split take three times as long, which matters with few rows.
         return out[:, :, :half], np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1])
 
     def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
@@ -208,13 +208,13 @@ class Greedy:
 
 
 class GreedyPolicy:
-    """Epsilon-greedy on lam . Q(s, ., lam). The replay stores the action's index."""
+    """Epsilon-greedy policies on lam . Q(s, ., lam). The replay stores the index of the action."""
 
     def __init__(self, flat: Parameters, greedy: Greedy):
         self._net, self._greedy = HostMlp(flat, greedy.widths, greedy.is_normalized), greedy
 
     def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
-        """Return epsilon-greedy indices. `noise` has two uniform numbers: random or not, and which action."""
+        """Return epsilon-greedy indices. The first number of `noise` says whether to act at random, the second how."""
         random = np.floor(noise[..., 1] * len(self._greedy.actions)).astype(np.int64)
         chosen = np.where(noise[..., 0] < self._greedy.epsilon(step), random, self.best(obs, lam))
         return chosen[..., None].astype(np.float32)
@@ -236,11 +236,11 @@ class GreedyPolicy:
 
 
 AGENTS_PER_THREAD = 8
-"""Agents per thread. The parameters of more agents, about 270 kB each, do not fit in a cache."""
+"""Agents per thread. The parameters of more agents, about 270 kB each, do not fit into a cache."""
 
 
 class SharedPolicy:
-    """Policies of many agents that explore in several threads; NumPy releases Python's lock in matrix products.
+    """Policies of many agents that explore in several threads. NumPy releases Python's lock in matrix products.
 
     The numbers of an agent do not depend on the number of threads.
     """

@@ -10,19 +10,19 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 LONGEST_GRADIENT = 3.0
-"""A gradient of the critics longer than this many times the running median of its length is shortened to that."""
+"""Longest gradient of the critics, in multiples of the running median of its length."""
 TEMPERATURE_GAIN = 3.0
-"""The policy's temperature is multiplied by exp(this x the missing entropy per component), at most by exp(this)."""
+"""Guards multiply the policy's temperature by exp(this x missing entropy per component), at most by exp(this)."""
 PUSH_LOSS = 2.0
-"""No snapshot is taken while the critics' loss is above this many times its running median."""
+"""Largest loss of the critics at which a snapshot is taken, in multiples of its running median."""
 SNAPSHOT_MARGIN = 0.05
-"""A candidate may exceed the critic's own value under lam by this share of the batch's mean size of values."""
+"""Most that a candidate may exceed the critic's own value under lam, as a share of the batch's mean absolute value."""
 MEDIAN_RATE = 0.002
-"""Step of the logarithm of a running median at every update: the median forgets within about a thousand updates."""
+"""Step of the logarithm of a running median at every update. The median forgets within about a thousand updates."""
 RECENT_RATE = 0.02
-"""Weight of the newest loss in the mean of recent losses: about fifty updates."""
+"""Weight of the newest loss in the mean of recent losses, which covers about fifty updates."""
 ENTROPY_BELOW = 1.0
-"""Entropy per component that a policy is expected to miss at most."""
+"""The entropy per component is expected to be at most this far below its target."""
 
 
 class RewardRange(eqx.Module):

@@ -1,9 +1,9 @@
 """Eq. (11), fast: score every candidate without gradients, then differentiate only the winner.
 
 The gradient of a maximum is the gradient at its argmax. One forward pass scores all candidates (critic, twin,
-preference), with lam folded into the last layer; preferences share the state-action part of the first layer. Only the
-gradient of each sample's winner is computed, from the activations of that pass. `benchmarks/plain.py` has the plain
-form: automatic differentiation through the maximum.
+preference), with lam folded into the last layer. Preferences share the state-action part of the first layer. The
+gradient of each sample's winner is computed from the activations of that pass. `benchmarks/plain.py` has the plain
+form, which differentiates through the maximum.
 """
 
 from functools import partial
@@ -18,13 +18,13 @@ from qpensieve.learning.losses import over_agents
 from qpensieve.learning.nets import Critic, Mlp
 
 MASKED = 2
-"""Number of networks up to which one product with zeros is as fast on a CPU as products in tiles."""
+"""Most networks for which one product with zeros is as fast on a CPU as products in tiles."""
 TILE = 64
 """Rows of a tile."""
 
 
 class Winner(eqx.Module):
-    """The candidate that each sample climbs."""
+    """The candidate with the largest value of each sample."""
 
     critic: Int[Array, " b"]
     twin: Int[Array, " b"]
@@ -38,9 +38,9 @@ class _Candidate(eqx.Module):
     twin: Int[Array, " b"]
     preference: Int[Array, " b"]
     is_first_on: Bool[Array, "b hidden"]
-    """Which units of the first layer are above zero."""
+    """Whether each unit of the first layer is above zero."""
     by_second: Float[Array, "b hidden"]
-    """Gradient of the value by the second layer's input sums."""
+    """Gradient of the value by the input sums of the second layer."""
 
 
 class _Scores(eqx.Module):

@@ -1,4 +1,4 @@
-"""Interface between algorithms and the training loop, with JAX. `types.py` has the types of the host and the axes."""
+"""Interface between algorithms and the training loop. `types.py` has the types without JAX, and the axes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ S = TypeVar("S")
 Whole = TypeVar("Whole")
 
 Info = dict[str, Float[Array, ""]]
-"""Name -> value that an update logs. A block logs the mean over updates, or the largest if the name ends in `PEAK`."""
+"""Name -> value that an update logs. A block logs their mean, or their maximum if the name ends in `PEAK`."""
 Infos = dict[str, Float[Array, " agent"]]
 """Name -> value of every agent."""
 PEAK = "_max"
-"""End of the names of values whose largest is logged, not their mean."""
+"""End of the names of values whose maximum is logged instead of the mean."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class UniformLearning(Generic[S]):
     """Learning from uniform samples of the replay, which keeps the newest transitions.
 
     Attributes:
-        update: (state, batches, draws) -> state, values to log. One gradient step, with one batch for each lane.
-        draw: (batches, key, number) -> draws: all random numbers of the update with that number. They depend on no
-            state, so the loop draws them for a whole block at once. Default: the key itself.
+        update: (state, batches, draws) -> state, values to log. One gradient step, with a batch for each lane.
+        draw: (batches, key, number) -> draws, all random numbers of the update with this number. They do not depend on
+            the state, so the loop draws them for a whole block at once. Default: the key itself.
     """
 
     update: Callable[[S, tuple[Transition, ...], Any], tuple[S, Info]]
@@ -59,12 +59,12 @@ def from_one_lane(
 
 
 class Hints(eqx.Module):
-    """Input of an update from the host, in addition to the batch."""
+    """Preferences for an update, from the host."""
 
     lam: Float[Array, "*K d"]
-    """Preference of the episode that was running at the step of this update."""
+    """Preference of the episode at the step of this update."""
     past: Float[Array, "*K m d"]
-    """Preferences of random earlier episodes, as many as `PrioritizedLearning.num_past`."""
+    """Preferences of random earlier episodes; their number is `PrioritizedLearning.num_past`."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ Learning = UniformLearning[object] | PrioritizedLearning[object]
 
 @dataclass(frozen=True)
 class ActionValues(Generic[S]):
-    """The critics of an agent and the policy whose values they learn, for batches; used to measure L_critic.
+    """The critics of an agent and the policy that they value, for batches. L_critic is measured with them.
 
     Attributes:
         values: (state, s, a, lam) -> Q(s, a; lam) of each twin; actions as the replay stores them.
-        act: (state, s, lam, noise) -> actions as the replay stores them, and the bonus that the critics' target adds
-            to every objective for each of them: the temperature times -log pi, or 0. The noise is standard normal.
+        act: (state, s, lam, noise) -> actions as the replay stores them, and the bonus of each action that the
+            critics' target adds to every objective: the temperature times -log pi, or 0. The noise is standard normal.
         is_sampled: Whether the policy is random.
         is_scalar: Whether the critics learn lam . r alone; they then have one objective.
     """
@@ -112,7 +112,7 @@ class ActionValues(Generic[S]):
     is_scalar: bool = False
 
     def of_part(self, part: Callable[[Whole], S]) -> "ActionValues[Whole]":
-        """Return the same for a state that holds this state as a part."""
+        """Return the values for a state that has this state as a part."""
         return ActionValues(
             lambda state, *given: self.values(part(state), *given),
             lambda state, *given: self.act(part(state), *given),
@@ -123,23 +123,23 @@ class ActionValues(Generic[S]):
 
 @dataclass(frozen=True, eq=False)
 class Algorithm(Generic[S]):
-    """An algorithm as the training loop sees it, for one agent; the loop adds the axis of agents.
+    """An algorithm for one agent. The training loop adds the axis of agents.
 
-    Two algorithms are equal only if they are the same object: functions cannot be compared otherwise.
+    Two algorithms are equal only if they are the same object, because functions cannot be compared.
 
     Attributes:
-        init: (key, preference) -> first state. The preference is the agent's own; agents that serve all ignore it.
-        actor: State -> the network that acts, or networks, one per lane.
+        init: (key, preference) -> first state. Agents that serve all preferences ignore the preference.
+        actor: State -> the network that acts, or one network per lane.
         acting: How to act and explore on the host.
         learning: Sampling of the replay, and the update.
         batch_size: Transitions per update.
         discount: Discount factor gamma.
         sampler: Distribution of the preferences that episodes act under.
-        end_block: (state, updates done) -> state. Called between blocks, such as to take a snapshot.
-        preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
+        end_block: (state, updates done) -> state. Called after each block, such as to take a snapshot.
+        preferences: Preferences with their own agents, for every seed. None: one agent serves all.
         num_lanes: Number of environments that one agent acts in, each with its own replay.
         action_values: The critics and the policy they value. None: the error of critics cannot be measured.
-        num_white_lanes: The first lanes of each agent, whose random actions are white in any case.
+        num_white_lanes: Number of lanes, the first of each agent, whose random actions are always white.
         inspect: (state, batches, key) -> diagnostics to log, once in a block. None: there are none.
     """
 
@@ -159,7 +159,7 @@ class Algorithm(Generic[S]):
 
     @property
     def behaviour(self) -> Behaviour:
-        """Description for collecting; random actions are white."""
+        """How to collect, with white random actions."""
         return Behaviour(
             self.acting,
             self.sampler,

@@ -31,9 +31,9 @@ def squash(
 
 
 def between_twins(lam: Float[Array, " d"], q: Float[Array, "2 d"], pessimism: float = 1.0) -> Float[Array, " d"]:
-    """Return the whole vector of the twin with the smaller lam . Q, not the elementwise minimum.
+    """Return the whole vector of the twin with the smaller lam . Q, instead of the elementwise minimum.
 
-    With less `pessimism` than 1 it has that share, and the other twin has the rest.
+    That twin has the weight `pessimism`, and the other twin has the rest.
     """
     scalar = q @ lam
     is_first = scalar[0] <= scalar[1]
@@ -47,7 +47,7 @@ def polyak(target: Tree, online: Tree, tau: float) -> Tree:
 
 
 def start_optimizer(optimizer: optax.GradientTransformation, model: object) -> optax.OptState:
-    """Return the first state of an optimiser. A function, because optax's types do not include modules."""
+    """Return the first state of an optimiser. The cast is needed because optax's types do not include modules."""
     return optimizer.init(cast(optax.Params, model))
 
 
@@ -78,10 +78,10 @@ T = TypeVar("T")
 
 
 def over_agents(function: Callable[[A], T], args: A) -> T:
-    """Apply a function to all agents or critics at once; on a CPU to one after the other, which is faster there."""
+    """Apply a function to all agents or critics: at once, or one after the other on a CPU, where this is faster."""
     return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
 
 
 def flatten(actor: object) -> Float[Array, " parameters"]:
-    """Join all leaves to one row, in the order that policies on the host expect."""
+    """Join all leaves to one row, in the order of the policies on the host."""
     return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(actor)])

@@ -1,4 +1,4 @@
-"""Networks as Equinox modules with array leaves only: policies pi(s, lam), vector critics Q(s, a, lam), Q(s, lam)."""
+"""Networks as Equinox modules with arrays as leaves: policies pi(s, lam), vector critics Q(s, a; lam), Q(s, .; lam)."""
 
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,7 @@ from qpensieve.learning.acting import LOG_STD_RANGE, NORM_EPSILON
 from qpensieve.machine import one_blas_thread
 
 NARROW = 32
-"""Most outputs of a narrow layer, which is much narrower than its input."""
+"""Most outputs of a layer that counts as narrow."""
 
 
 class Linear(eqx.Module):
@@ -35,9 +35,9 @@ class Linear(eqx.Module):
 
 @jax.custom_vjp
 def _batch_product(x: Float[Array, "b in"], weight: Float[Array, "in out"]) -> Float[Array, "b out"]:
-    """Multiply; the gradient of a narrow layer's weight is computed as (g^T x)^T, ten times faster on a CPU.
+    """Multiply. The gradient of a narrow layer's weight is computed as (g^T x)^T, ten times faster on a CPU.
 
-    XLA would transpose x, which is much larger than g. The barrier keeps it from undoing the form.
+    XLA would transpose x, which is much larger than g. The barrier keeps XLA from doing so.
     """
     return x @ weight
 
@@ -57,10 +57,10 @@ _batch_product.defvjp(_forward, _backward)
 
 
 class OrthogonalLinear(Linear):
-    """Affine map; orthonormal rows or columns, whichever are fewer, times a gain; zero bias.
+    """Affine map with zero bias. The rows or columns of the weight, whichever are fewer, are orthonormal times a gain.
 
-    The weight is drawn on the host: starts of PGMORL sometimes hung, perhaps from several QR factorisations in one
-    program.
+    The weight is drawn on the host, because starts of PGMORL on the device sometimes hung, perhaps in the QR
+    factorisation.
     """
 
     def __init__(self, size_in: int, size_out: int, gain: float, *, stream: np.random.Generator):
@@ -72,7 +72,7 @@ def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float6
     """Draw orthonormal rows or columns, whichever are fewer, uniformly (Haar's measure)."""
     with one_blas_thread():
         q, r = np.linalg.qr(stream.standard_normal((max(rows, columns), min(rows, columns))))
-    q = q * np.sign(np.diag(r))  # QR fixes these signs, which would favour some matrices
+    q = q * np.sign(np.diag(r))  # QR fixes the signs, so that some matrices would be more likely
     return q if rows >= columns else q.T
 
 
@@ -164,7 +164,7 @@ class QHead(eqx.Module):
     layers: tuple[Linear, ...]
 
     def __init__(self, widths: tuple[int, ...], *, key: Key[Array, ""]):
-        """Widths of input (obs + d), hidden layers and output (actions x d)."""
+        """Make layers with the widths of input (obs + d), hidden layers and output (actions x d)."""
         keys = jax.random.split(key, len(widths) - 1)
         self.layers = tuple(Linear(*sizes, key=k) for sizes, k in zip(pairwise(widths), keys, strict=True))
 

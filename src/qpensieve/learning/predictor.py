@@ -1,4 +1,4 @@
-"""Policies of all seeds that act in plain NumPy, and the rule that picks the policy of each row."""
+"""Policies of all seeds that act in plain NumPy, and the rule that chooses the policy for each row."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ class AgentPredictor:
         return {FLAT: self.flat}
 
     def plain(self, seed: int) -> Served:
-        """Return the agents of one seed with their preferences, for export; ValueError if they are not `Exportable`."""
+        """Return the agents of one seed with their preferences, for export; ValueError if they cannot be exported."""
         num = self._agents_per_seed
         policies = self.acting.policy(self.flat[seed * num : (seed + 1) * num])
         if not isinstance(policies, Exportable):

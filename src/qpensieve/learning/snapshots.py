@@ -1,4 +1,4 @@
-"""The Q replay buffer: a ring of past twin critics, kept as one critic whose leaves lead with the snapshot axis."""
+"""The Q replay buffer: a ring of past twin critics, stored as one critic whose leaves lead with the snapshot axis."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def push(ring: Snapshots, twins: Critic) -> Snapshots:
 
 
 def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic) -> Snapshots:
-    """Push `twins` if `due`, else return the ring unchanged; a ring without slots never changes."""
+    """Push `twins` if `due`, else return the ring unchanged. A ring without slots never changes."""
     if ring.filled.size == 0:
         return ring
     return jax.tree.map(lambda new, old: jnp.where(due, new, old), push(ring, twins), ring)

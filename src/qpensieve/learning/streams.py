@@ -1,7 +1,7 @@
-"""Random streams on the host, each derived from a seed, a purpose and numbers; and the noise of blocks.
+"""Random streams on the host, each derived from a seed, a purpose and numbers, and the noise of blocks.
 
-No generator has a state that must be saved, and its draws do not depend on any other generator. Correlated random
-actions come in sequences of about a thousand steps, which are cut into blocks.
+No generator has a state that must be saved, and no stream depends on another. Correlated random actions come in
+sequences of about a thousand steps, which are cut into blocks.
 """
 
 import math
@@ -51,7 +51,7 @@ def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator
 
 
 def derived_seed(seed: int, purpose: Purpose, *numbers: int) -> int:
-    """Return an integer seed for one purpose: lanes take a seed instead of a generator."""
+    """Return an integer seed for one purpose, for lanes, which take no generator."""
     return int(_sequence(seed, purpose, *numbers).generate_state(1)[0])
 
 
@@ -68,7 +68,7 @@ KEPT_SEQUENCES = 512
 class LaneNoise:
     """Noise of the lanes of some agents, block by block.
 
-    Lanes of one seed have the same draws: so an agent does not depend on the agents it trains with.
+    Lanes of one seed have the same draws, so an agent does not depend on the agents that train with it.
 
     Args:
         behaviour: How agents act.
