@@ -215,7 +215,7 @@ class TestSchedule:
     def test_a_longer_run_anneals_over_all_of_it_and_keeps_the_rest(self):
         config = configs.with_schedule(override(default_config("Ant2d", preset="robust"), {"steps": 20_000}))
         longer = configs.lengthened(config, 60_000)
-        assert longer == override(config, {"steps": 60_000, "anneal_updates": 116_000, "memory_updates": 58_000})
+        assert longer == override(config, {"steps": 60_000, "anneal_updates": 116_000})
         assert configs.lengthened(longer, 20_000) == config
         shorter_line = override(config, {"anneal_updates": 5_000, "memory_updates": 2_000})
         assert configs.lengthened(shorter_line, 60_000) == replace(shorter_line, steps=60_000)

@@ -295,13 +295,13 @@ def with_schedule(config: RunConfig) -> RunConfig:
 def lengthened(config: RunConfig, steps: int) -> RunConfig:
     """Return the config with another number of steps.
 
-    Settings that were annealed over the run, or over half of it, are annealed over the new length. Settings of
-    `SCHEDULE` that are None get numbers for the new length. Other settings stay.
+    Settings that were annealed over the whole run are annealed over the new length. Settings of `SCHEDULE` that are
+    None get numbers for the new length. Other settings stay as they are: memory that has faded does not come back.
     """
     if parts.problems(config):
         return replace(config, steps=steps)
     values = parts.flat(config)
-    whole = [name for name, share in SCHEDULE.items() if share.most is None and values.get(name)]
+    whole = [name for name, share in SCHEDULE.items() if share.part == 1 and values.get(name)]
     is_planned = config.random_steps is not None
     whole = [name for name in whole if is_planned and values[name] == SCHEDULE[name].value(config)]
     return with_schedule(override(replace(config, steps=steps), dict.fromkeys(whole)))

@@ -104,6 +104,16 @@ def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
     assert moved.max() > 1e-4
 
 
+def test_the_sac_forgets_the_snapshots_after_the_switch_and_its_helper_from_the_start():
+    fading = replace(CFG, pensieve=replace(PENSIEVE, memory_updates=10))
+    state = _with_snapshots(_init(CFG))
+    of = lambda cfg, number: _run(cfg, 1, state, number).own
+    assert_trees_equal(of(fading, 10), of(CFG, 10))  # no memory has faded at the switch
+    assert_trees_equal(of(fading, 20), of(CFG, 9))  # all of it has, so the SAC learns as before the switch
+    draws = jax.jit(partial(hybrid_sac.draw, fading))(_both(0), jax.random.key(0), 10)
+    assert not draws.helper.has_memory
+
+
 def test_the_helper_is_the_qpensieve_run_of_that_seed():
     state = _init(CFG).helper
     start = once(partial(qpensieve.init, PENSIEVE, SPEC))(jax.random.key(0))

@@ -6,7 +6,7 @@ environment step and one update at a time, so the snapshots are up to date. To r
 Q-Pensieve run of that seed, and until the switch the SAC equals the SAC run. The helper needs samples of its own.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -98,6 +98,8 @@ class Draws(eqx.Module):
     others: Float[Array, "m d"]
     own: sac.Draws
     helper: qpensieve.Draws
+    has_memory: Bool[Array, ""] | None
+    """Whether the SAC may use snapshots in this update; None: their use does not fade."""
 
 
 class Offer(eqx.Module):
@@ -122,13 +124,15 @@ def draw(
     key_others, d = jax.random.fold_in(jax.random.clone(key), OFFERED), own_batch.r.shape[1]
     others = sample_preferences(key_others, cfg.pensieve.num_preferences - 1, d, cfg.sac.sampler)
     own = sac.draw(own_batch, jax.random.clone(key))
-    return Draws(others, own, qpensieve.draw(cfg.pensieve, helper_batch, key, num_updates))
+    has_memory = qpensieve.draw_memory(cfg.pensieve, key, num_updates - cfg.switch_after)
+    return Draws(others, own, qpensieve.draw(cfg.pensieve, helper_batch, key, num_updates), has_memory)
 
 
 def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], draws: Draws) -> tuple[State, Info]:
     """Update SAC and helper once, each on its own batch. After the switch the SAC climbs the helper's snapshots."""
     prefs = offered_preferences(state.own.lam, draws.others)
-    snapshots = qpensieve.snapshots_used(cfg.pensieve, state.helper.snapshots, draws.helper)
+    drawn = replace(draws.helper, has_memory=draws.has_memory)
+    snapshots = qpensieve.snapshots_used(cfg.pensieve, state.helper.snapshots, drawn)
     is_on = (draws.helper.num_updates >= cfg.switch_after) & snapshots.filled.any()
     loss = partial(hybrid_loss, Offer(snapshots, prefs, is_on))
     own_batch, helper_batch = batches

@@ -48,7 +48,8 @@ class QPensieveConfig:
     """Snapshots are taken only after this many updates. None: a tenth of the run's updates, at most 20 000."""
     memory_updates: Annotated[Scheduled, NOT_NEGATIVE] = 0
     """Updates over which memory fades: the share of updates with past critics and other preferences as candidates falls
-    on a line from 1 to 0. 0: all updates, as in the paper. None: half of the run's updates."""
+    on a line from 1 to 0. 0: all updates, as in the paper. None: half of the run's updates. Training longer keeps the
+    number, so memory that has faded stays away. Hybrid SAC counts from its switch."""
 
 
 class State(eqx.Module):
@@ -80,11 +81,17 @@ def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updat
     key_order = jax.random.fold_in(jax.random.clone(key), ORDER)
     sac = mosac.draw(cfg.sac, cfg.num_preferences, batch, key, num_updates)
     draws = Draws(**vars(sac), order=jax.random.uniform(key_order, (cfg.num_snapshots,)))
-    if not cfg.memory_updates:  # also None: without a run there is no length
+    has_memory = draw_memory(cfg, key, num_updates)
+    if has_memory is None:
         return draws
-    key_memory = jax.random.fold_in(jax.random.clone(key), MEMORY)
-    has_memory = jax.random.uniform(key_memory) >= num_updates / cfg.memory_updates
     return replace(draws, prefs=jnp.where(has_memory, sac.prefs, sac.prefs[:1]), has_memory=has_memory)
+
+
+def draw_memory(cfg: QPensieveConfig, key: Key[Array, ""], num_updates: mosac.Count) -> Bool[Array, ""] | None:
+    """Draw whether an update has memory, `num_updates` after memory began to fade; None: memory does not fade."""
+    if not cfg.memory_updates:  # also None: without a run there is no length
+        return None
+    return jax.random.uniform(jax.random.fold_in(jax.random.clone(key), MEMORY)) >= num_updates / cfg.memory_updates
 
 
 def snapshots_used(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots:
