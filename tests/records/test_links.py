@@ -60,7 +60,7 @@ def test_the_folder_itself_may_be_a_link_and_hold_links_of_other_names(run: Path
 def test_a_log_is_not_appended_through_a_link(target: str, run: Path):
     (run / METRICS).symlink_to(target)
     with pytest.raises(LinkError, match=METRICS):
-        MetricsLog(run / METRICS)
+        MetricsLog(run / METRICS).write("train", 1, {})
     assert_untouched(run)
     assert not (run.parent / "missing.txt").exists()
 

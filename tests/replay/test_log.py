@@ -76,12 +76,6 @@ def test_a_flush_writes_only_what_is_new(tmp_path: Path):
     assert log.flush() == manifest
 
 
-@pytest.mark.parametrize("shape", [(LANES + 1, 4, WIDTH), (LANES, 4, WIDTH + 1)])
-def test_a_block_of_another_shape_is_refused(shape: tuple[int, ...], tmp_path: Path):
-    with pytest.raises(ValueError, match="block must have shape"):
-        make_log(tmp_path).append(np.zeros(shape, np.float32))
-
-
 def test_of_a_run_longer_than_the_ring_the_newest_rows_come_back(tmp_path: Path):
     log = make_log(tmp_path, capacity=50)
     for index in range(0, 12, 3):

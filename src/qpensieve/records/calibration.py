@@ -1,5 +1,6 @@
 """The calibration of policies and its file `calibration.json`: the preference to ask for in place of another."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,38 +66,8 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the calibration as JSON holds it."""
-        return {
-            "format": FORMAT,
-            "step": self.step,
-            "seeds": self.seeds,
-            "episodes": self.episodes,
-            "environment_steps": self.environment_steps.tolist(),
-            "preferences": self.preferences.tolist(),
-            "asks": self.asks.tolist(),
-            "gain": self.gain.tolist(),
-        }
-
-
-def from_dict(content: dict[str, Any]) -> Calibration:
-    """Return the calibration that `to_dict` described.
-
-    Raises:
-        ValueError: The format is another, or parts do not fit each other.
-        KeyError: A part is missing.
-        TypeError: A part is no number or list.
-    """
-    if content["format"] != FORMAT:
-        raise ValueError(f"its format must be {FORMAT}, got {content['format']!r}")
-    seeds = [int(seed) for seed in content["seeds"]]
-    preferences = np.array(content["preferences"], np.float64)
-    asks, gain = np.array(content["asks"], np.int64), np.array(content["gain"], np.float64)
-    spent = np.array(content["environment_steps"], np.int64)
-    shape = (len(seeds), len(preferences))
-    if preferences.ndim != 2 or asks.shape != shape or gain.shape != shape or spent.shape != shape[:1]:
-        raise ValueError(f"preferences, asks, gain and environment_steps must fit each other and {len(seeds)} seeds")
-    if not np.isfinite(preferences).all() or asks.size == 0 or asks.min() < 0 or asks.max() >= len(preferences):
-        raise ValueError(f"preferences must be finite and asks numbers of rows, from 0 to {len(preferences) - 1}")
-    return Calibration(int(content["step"]), seeds, preferences, asks, gain, int(content["episodes"]), spent)
+        plain = lambda value: value.tolist() if isinstance(value, np.ndarray) else value
+        return {"format": FORMAT} | {name: plain(value) for name, value in vars(self).items()}
 
 
 def save(path: Path, calibration: Calibration) -> None:
@@ -106,12 +77,24 @@ def save(path: Path, calibration: Calibration) -> None:
 
 
 def load(path: Path) -> Calibration | None:
-    """Load a calibration; None if there is no file, FileError if it holds something else."""
+    """Load a calibration; None without a file, FileError if the file holds something else or parts that do not fit."""
     if not path.exists():
         return None
-    content = read_object(path)
     with interpreting(path, "a calibration"):
-        return from_dict(content)
+        content = read_object(path)
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format must be {FORMAT}, got {content['format']!r}")
+        seeds = [int(seed) for seed in content["seeds"]]
+        preferences = np.array(content["preferences"], np.float64)
+        asks, gain = np.array(content["asks"], np.int64), np.array(content["gain"], np.float64)
+        spent = np.array(content["environment_steps"], np.int64)
+        shape = (len(seeds), len(preferences))
+        if preferences.ndim != 2 or asks.shape != shape or gain.shape != shape or spent.shape != shape[:1]:
+            names = "preferences, asks, gain and environment_steps"
+            raise ValueError(f"{names} must fit each other and {len(seeds)} seeds")
+        if not np.isfinite(preferences).all() or asks.size == 0 or asks.min() < 0 or asks.max() >= len(preferences):
+            raise ValueError(f"preferences must be finite and asks numbers of rows, from 0 to {len(preferences) - 1}")
+        return Calibration(int(content["step"]), seeds, preferences, asks, gain, int(content["episodes"]), spent)
 
 
 def of_step(path: Path, step: int, seeds: list[int]) -> Calibration | None:
@@ -122,9 +105,7 @@ def of_step(path: Path, step: int, seeds: list[int]) -> Calibration | None:
 
 def cut(path: Path, step: int) -> None:
     """Remove a calibration of a later step, because the run goes back to `step`; a file that cannot be read stays."""
-    try:
+    with suppress(FileError):
         found = load(path)
-    except FileError:
-        return
-    if found is not None and found.step > step:
-        path.unlink()
+        if found is not None and found.step > step:
+            path.unlink()

@@ -82,21 +82,20 @@ def last_good_step(run: Path) -> int | None:
     return next((step for step, _ in kept_metas(run)), None)
 
 
-def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object], keep: int = 2) -> Path:
-    """Write the checkpoint of `step` and drop older ones; returns its folder.
+def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object]) -> Path:
+    """Write the checkpoint of `step`, drop all but the last two up to it, and return its folder.
+
+    Checkpoints after `step` stay (see `discard_after`).
 
     Args:
         run: The run folder.
         step: Steps done.
         arrays: Everything large.
         meta: Everything else, as JSON.
-        keep: Number of checkpoints to keep, including this one. Checkpoints after `step` stay (see `discard_after`).
 
     Raises:
         CheckpointError: The disk is full or cannot be written; the earlier checkpoints are unchanged.
     """
-    if keep < 1:
-        raise ValueError(f"keep must be 1 or more, since the checkpoint being written stays; got {keep}")
     folder = folder_of(run, step)
     temporary = folder.with_name(f"{TEMPORARY}{step}-{os.getpid()}")
     try:
@@ -109,7 +108,7 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
         if not folder.exists():  # a run that was saved at this step already has the same numbers
             os.rename(temporary, folder)
             sync_folder(folder.parent)
-        for older in [other for other in reversed(kept_steps(run)) if other <= step][keep:]:
+        for older in [other for other in reversed(kept_steps(run)) if other <= step][2:]:
             _remove(folder_of(run, older))
     except OSError as error:
         raise write_error(folder, run, error) from error
@@ -189,17 +188,14 @@ def folder_of(run: Path, step: int) -> Path:
 
 def kept_steps(run: Path) -> list[int]:
     """Return the steps of the checkpoints, oldest first."""
-    return sorted(_steps(run / CHECKPOINTS, ""))
+    names = [re.fullmatch(r"step_(\d+)", path.name) for path in (run / CHECKPOINTS).glob("step_*")]
+    return sorted(int(name[1]) for name in names if name)
 
 
 def parameter_steps(run: Path) -> dict[int, Path]:
     """Return step -> file of the kept parameters, oldest first."""
-    return dict(sorted(_steps(run / PARAMETERS, ".npz").items()))
-
-
-def _steps(folder: Path, suffix: str) -> dict[int, Path]:
-    found = [(re.fullmatch(rf"step_(\d+){re.escape(suffix)}", path.name), path) for path in folder.glob("step_*")]
-    return {int(match[1]): path for match, path in found if match}
+    found = [(re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in (run / PARAMETERS).glob("step_*")]
+    return dict(sorted((int(name[1]), path) for name, path in found if name))
 
 
 def kept_metas(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,6 +1,5 @@
 """Errors of the critics of a run (L_critic) and their file `critic.json`, to which measurements are added."""
 
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -55,11 +54,6 @@ class CriticRow:
     rest: list[float]
     ended: list[float]
 
-    @property
-    def key(self) -> tuple[int, tuple[float, ...], str]:
-        """Step, preference and kind of actions; a new measurement replaces the one with the same key."""
-        return self.step, tuple(self.preference), self.actions
-
 
 @dataclass(frozen=True)
 class CriticErrors:
@@ -81,17 +75,16 @@ class CriticErrors:
     objectives: list[str]
     rows: list[CriticRow]
 
-    def joined(self, others: Iterable[CriticRow]) -> "CriticErrors":
-        """Add rows, in order of steps and preferences; a row of the same key is replaced."""
-        by_key = {row.key: row for row in [*self.rows, *others]}
-        return replace(self, rows=[by_key[key] for key in sorted(by_key)])
-
 
 def add(path: Path, new: CriticErrors) -> CriticErrors:
-    """Add measurements to a file, which may not exist yet; returns all measurements in it."""
+    """Add measurements to a file, which may not exist yet; return all measurements in it, in order of their steps.
+
+    A measurement replaces the earlier one of the same step, preference and kind of actions.
+    """
     refuse_link(path)
-    known = load(path) if path.exists() else replace(new, rows=[])
-    joined = known.joined(new.rows)
+    known = load(path).rows if path.exists() else []
+    rows = {(row.step, tuple(row.preference), row.actions): row for row in [*known, *new.rows]}
+    joined = replace(new, rows=[rows[key] for key in sorted(rows)])
     write_json(path, {"format": FORMAT, **asdict(joined)})
     return joined
 

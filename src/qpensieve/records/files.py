@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -95,7 +95,7 @@ def write_file(path: Path, write: Callable[[io.BufferedIOBase], object]) -> str:
     Raises:
         UserFileError: The file cannot be written.
     """
-    temporary = _temporary(path)
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     with file_errors(path, temporary):
         temporary.unlink(missing_ok=True)  # left by an earlier attempt
         try:
@@ -112,14 +112,9 @@ def write_file(path: Path, write: Callable[[io.BufferedIOBase], object]) -> str:
     return checksum
 
 
-def _temporary(path: Path) -> Path:
-    """Return the name under which this process writes a file."""
-    return path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
-
-
 def check_can_write(path: Path) -> None:
     """Raise the error that `write_file` would raise if the folder of `path` cannot be written; leaves no file."""
-    temporary = _temporary(path)
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     with file_errors(path, temporary):
         temporary.unlink(missing_ok=True)
         temporary.touch(exist_ok=False)
@@ -210,24 +205,22 @@ class Expected:
 
     like: Headers
     growing: tuple[str, ...] = ()
-    free: tuple[str, ...] = field(default=())
+    free: tuple[str, ...] = ()
 
     def problems(self, found: Headers) -> list[str]:
         """Return a sentence for each array that is missing, unexpected or different."""
-        missing = [f"leaf {name} is missing" for name in self.like if name not in found]
-        extra = [
-            f"unexpected leaf {name}" for name in found if name not in self.like and not name.startswith(self.free)
-        ]
-        both = [(name, found[name], header) for name, header in self.like.items() if name in found]
-        return missing + [text for each in both if (text := self._difference(*each))] + extra
-
-    def _difference(self, name: str, found: Header, wanted: Header) -> str | None:
-        if name.startswith(self.growing):
-            is_same = len(found.shape) == len(wanted.shape) and found.dtype.kind == wanted.dtype.kind
-            return None if is_same else f"leaf {name} is {found.dtype} {found.shape}, not like {wanted.shape}"
-        if found.shape != wanted.shape:
-            return f"leaf {name} has shape {found.shape}, not {wanted.shape}"
-        return None if found.dtype == wanted.dtype else f"leaf {name} has dtype {found.dtype}, not {wanted.dtype}"
+        problems = [f"leaf {name} is missing" for name in self.like if name not in found]
+        for name in (name for name in self.like if name in found):
+            has, wanted = found[name], self.like[name]
+            if name.startswith(self.growing):
+                if (len(has.shape), has.dtype.kind) != (len(wanted.shape), wanted.dtype.kind):
+                    problems.append(f"leaf {name} is {has.dtype} {has.shape}, not like {wanted.shape}")
+            elif has.shape != wanted.shape:
+                problems.append(f"leaf {name} has shape {has.shape}, not {wanted.shape}")
+            elif has.dtype != wanted.dtype:
+                problems.append(f"leaf {name} has dtype {has.dtype}, not {wanted.dtype}")
+        extra = [name for name in found if name not in self.like and not name.startswith(self.free)]
+        return problems + [f"unexpected leaf {name}" for name in extra]
 
 
 def save_record(path: Path, record: Any) -> None:

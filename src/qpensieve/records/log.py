@@ -1,15 +1,15 @@
 """The log of a run, `metrics.jsonl`: one JSON row per event."""
 
-import io
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.files import FileError, parse, write_file
-from qpensieve.records.folder import open_to_append
+from qpensieve.records.folder import open_to_append, refuse_link
 
 TRAINING = "train"
 """Event of the rows of training metrics."""
@@ -22,15 +22,24 @@ ALARM = "alarm"
 
 
 class MetricsLog:
-    """Appends rows to `metrics.jsonl`. Logs of equal configurations differ only in fields named time_*."""
+    """Appends rows to `metrics.jsonl`. Logs of equal configurations differ only in fields named time_*.
+
+    The first row opens the file, because a resumed run removes later rows before it adds any.
+    """
 
     def __init__(self, path: Path):
-        self._file = open_to_append(path)
+        self._path = path
+        self._file: TextIO | None = None
 
     def write(
         self, event: str, step: int, values: Mapping[str, object], alarms: Iterable[Mapping[str, object]] = ()
     ) -> None:
         """Add a row and the rows of its alarms, in one piece."""
+        if self._file is None:
+            refuse_link(self._path)
+            if self._path.exists() and not self._path.read_bytes().endswith(b"\n"):
+                cut_log(self._path, sys.maxsize)  # drops the row that a killed run left unfinished
+            self._file = open_to_append(self._path)
         rows = [(event, values), *((ALARM, alarm) for alarm in alarms)]
         plain = lambda value: value.tolist()  # of NumPy's arrays and numbers
         texts = [json.dumps({"event": event, "step": step} | dict(of), default=plain) for event, of in rows]
@@ -38,11 +47,12 @@ class MetricsLog:
         self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
-    """Read the rows of a log that have an event and a step; others (a line cut off by a crash) are left out.
+    """Read the rows of a log that have an event and a step; leave out other lines, such as one cut off by a crash.
 
     Args:
         path: The log; a missing one has no rows.
@@ -55,12 +65,10 @@ def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
         lines = file.read().splitlines()
     rows = []
     for line in lines:
-        try:
+        with suppress(FileError):
             row = parse(path, line)
-        except FileError:
-            continue
-        if isinstance(row, dict) and isinstance(row.get("event"), str) and type(row.get("step")) is int:
-            rows.append(row)
+            if isinstance(row, dict) and isinstance(row.get("event"), str) and type(row.get("step")) is int:
+                rows.append(row)
     return rows
 
 
@@ -80,24 +88,14 @@ def cut_log(path: Path, step: int) -> None:
     Raises:
         CheckpointError: Another line is no row with a step.
     """
-    if path.exists():
-        write_file(path, lambda file: _copy_rows(path, step, file))
-
-
-def drop_unfinished_row(path: Path) -> None:
-    """Drop the last line of a log if a killed run left it unfinished, so that rows can be added."""
-    if path.exists() and not path.read_bytes().endswith(b"\n"):
-        cut_log(path, sys.maxsize)
-
-
-def _copy_rows(path: Path, step: int, out: io.BufferedIOBase) -> None:
-    lines = path.read_bytes().splitlines()
+    if not path.exists():
+        return
+    lines, kept = path.read_bytes().splitlines(), list[bytes]()
     for number, line in enumerate(lines, start=1):
         try:
-            is_kept = json.loads(line)["step"] <= step
+            if json.loads(line)["step"] <= step:
+                kept.append(line + b"\n")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            if number == len(lines):
-                break
-            raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error
-        if is_kept:
-            out.write(line + b"\n")
+            if number < len(lines):
+                raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error
+    write_file(path, lambda file: file.writelines(kept))

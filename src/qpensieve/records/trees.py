@@ -18,7 +18,14 @@ def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
 
     The arrays are copies: with views, JAX could not donate the state to the next step.
     """
-    return {name: _leaf_to_array(name, leaf) for name, leaf in _named(tree, prefix).items()}
+    arrays: dict[str, np.ndarray] = {}
+    for name, leaf in _named(tree, prefix).items():
+        if not hasattr(leaf, "dtype"):
+            raise TypeError(f"leaf {name} is a {type(leaf).__name__}, not an array")
+        arrays[name] = np.array(jax.random.key_data(leaf) if _is_random_key(leaf) else leaf)
+        if arrays[name].dtype.kind not in "biufc":
+            raise TypeError(f"leaf {name} has dtype {leaf.dtype}, which a .npy file cannot hold")
+    return arrays
 
 
 def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
@@ -55,15 +62,6 @@ def _is_random_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _leaf_to_array(name: str, leaf: Any) -> np.ndarray:
-    if not hasattr(leaf, "dtype"):
-        raise TypeError(f"leaf {name} is a {type(leaf).__name__}, not an array")
-    array = np.array(jax.random.key_data(leaf) if _is_random_key(leaf) else leaf)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(f"leaf {name} has dtype {leaf.dtype}, which a .npy file cannot hold")
-    return array
-
-
 def _header(leaf: Any) -> Header:
     """Return shape and type of a leaf in a file."""
     kept = jax.eval_shape(jax.random.key_data, leaf) if _is_random_key(leaf) else leaf
@@ -71,13 +69,8 @@ def _header(leaf: Any) -> Header:
 
 
 def _array_to_leaf(leaf: Any, array: np.ndarray) -> Any:
-    if _is_random_key(leaf):
-        return jax.random.wrap_key_data(jnp.array(array), impl=_key_implementation(leaf))
-    return np.array(array) if isinstance(leaf, np.ndarray) else jnp.array(array)
-
-
-def _key_implementation(leaf: Any) -> Any:
-    """Return the kind of generator of a random key. Traced, because `key_impl` refuses a `ShapeDtypeStruct`."""
-    found = []
-    jax.eval_shape(lambda key: found.append(jax.random.key_impl(key)), leaf)
-    return found[0]
+    if not _is_random_key(leaf):
+        return np.array(array) if isinstance(leaf, np.ndarray) else jnp.array(array)
+    kinds = []  # of generators; traced, because `key_impl` refuses a `ShapeDtypeStruct`
+    jax.eval_shape(lambda key: kinds.append(jax.random.key_impl(key)), leaf)
+    return jax.random.wrap_key_data(jnp.array(array), impl=kinds[0])

@@ -51,28 +51,14 @@ class ReplayLog:
         self._num_lanes, self._width, self._capacity = num_lanes, width, capacity
         self._segments: list[Segment] = []
         self._pending: list[Float32[np.ndarray, "lane K width"]] = []
-        self._start = 0
-
-    @property
-    def written(self) -> int:
+        self._flushed = 0
+        self.written = 0
         """Transitions of each lane so far, with those that are not yet on disk."""
-        return self._flushed + sum(block.shape[1] for block in self._pending)
-
-    @property
-    def _flushed(self) -> int:
-        return self._segments[-1]["end"] if self._segments else self._start
 
     def append(self, block: Float32[np.ndarray, "lane K width"]) -> None:
         """Remember a copy of new rows until the next flush."""
-        if block.shape[0] != self._num_lanes or block.shape[2] != self._width:
-            raise ValueError(f"block must have shape ({self._num_lanes}, K, {self._width}), got {block.shape}")
-        if block.shape[1]:
-            self._pending.append(np.array(block, dtype=DTYPE, order="C"))
-
-    def begin(self, first: int) -> None:
-        """Delete all files and start again; `first` transitions of each lane were written before the next rows."""
-        self.resume([])
-        self._start = first
+        self._pending.append(np.array(block, dtype=DTYPE, order="C"))
+        self.written += block.shape[1]
 
     def flush(self) -> list[Segment]:
         """Write the rows since the last flush; return the manifest of all rows in the ring.
@@ -80,8 +66,8 @@ class ReplayLog:
         Raises:
             CheckpointError: The disk is full or cannot be written; the rows stay in memory for another try.
         """
-        if self._pending:
-            start, end = self._flushed, self.written
+        start, end = self._flushed, self.written
+        if end > start:
             path = self._folder / f"rows_{start}_{end}.npy"
             try:
                 self._folder.mkdir(exist_ok=True)
@@ -89,8 +75,8 @@ class ReplayLog:
             except OSError as error:
                 raise write_error(path, self._run, error) from error
             self._segments.append(Segment(file=path.name, start=start, end=end, checksum=checksum))
-            self._pending.clear()
-        self._segments = [segment for segment in self._segments if segment["end"] > self._flushed - self._capacity]
+            self._pending, self._flushed = [], end
+        self._segments = [segment for segment in self._segments if segment["end"] > end - self._capacity]
         return [segment.copy() for segment in self._segments]
 
     def _write_pending(self, file: io.BufferedIOBase) -> None:
@@ -109,14 +95,14 @@ class ReplayLog:
             if path.name not in needed:
                 path.unlink()
 
-    def resume(self, manifest: Manifest) -> None:
-        """Continue after the rows of `manifest`, from the start if it is empty.
+    def resume(self, manifest: Manifest, start: int = 0) -> None:
+        """Continue after the rows of `manifest`; if it is empty, after `start` transitions that are not kept.
 
         Files with later rows, which a killed run wrote, are deleted. Files from before the manifest stay: an older
         checkpoint may need them.
         """
-        self._segments = [Segment(**segment) for segment in manifest]
-        self._pending.clear()
+        self._segments, self._pending = [Segment(**segment) for segment in manifest], []
+        self._flushed = self.written = manifest[-1]["end"] if manifest else start
         needed = {segment["file"] for segment in manifest}
         for path in self._folder.glob("rows_*.npy"):
             name = re.fullmatch(r"rows_(\d+)_(\d+)\.npy", path.name)

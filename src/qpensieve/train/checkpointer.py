@@ -1,12 +1,12 @@
 """Checkpoints of a session: write them, find the newest whole one, restore it."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from qpensieve import config as configs
-from qpensieve.compatibility import SAME_NUMBERS, Difference, settings_that_differ
-from qpensieve.config import RunConfig
+from qpensieve.compatibility import SAME_NUMBERS, settings_that_differ
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.files import Expected, headers_of, interpreting
@@ -30,36 +30,32 @@ class Checkpointer:
     def __init__(self, folder: Path, session: Session):
         self._folder, self._session = folder, session
         self._log = session.replay_log(folder)
+        self._kept_log = self._log if session.config.keep_replay == "on" else None
 
     def append(self, rows: Rows | None) -> None:
         """Add the rows of a block (None: no replay) to the next checkpoint; without `keep_replay` do nothing."""
-        if self._log is not None and rows is not None and self._is_replay_kept:
-            self._log.append(rows)
-
-    @property
-    def _is_replay_kept(self) -> bool:
-        return self._session.config.keep_replay == "on"
+        if self._kept_log is not None and rows is not None:
+            self._kept_log.append(rows)
 
     def save(self) -> None:
         """Write a checkpoint and drop all but the last two; only new rows of the replay are written."""
-        self._write(self._log.flush() if self._log is not None and self._is_replay_kept else None, keep=2)
-        if self._log is not None:
-            self._log.prune(meta["replay"] or [] for _, meta in checkpoint.kept_metas(self._folder))
+        self._write(None if self._kept_log is None else self._kept_log.flush())
+        if self._kept_log is not None:
+            self._kept_log.prune(meta["replay"] or [] for _, meta in checkpoint.kept_metas(self._folder))
 
     def save_whole(self) -> None:
         """Write a checkpoint with the whole replay (if there is one) into a new folder."""
-        held = self._session.replay_rows()
-        if self._log is None or held is None:
-            self._write(None, keep=1)
-            return
-        rows, first = held
-        self._log.begin(first)
-        self._log.append(rows)
-        self._write(self._log.flush(), keep=1)
+        held, manifest = self._session.replay_rows(), None
+        if self._log is not None and held is not None:
+            rows, first = held
+            self._log.resume([], first)
+            self._log.append(rows)
+            manifest = self._log.flush()
+        self._write(manifest)
 
-    def _write(self, manifest: list[Segment] | None, keep: int) -> None:
+    def _write(self, manifest: list[Segment] | None) -> None:
         meta = {"config": configs.to_dict(self._session.config), "replay": manifest}
-        checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta, keep)
+        checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta)
 
     def latest(self, warn: Callable[[str], None], needs_replay: bool = True) -> Checkpoint | None:
         """Load the newest checkpoint that is whole and of this configuration; None if none was ever written.
@@ -79,15 +75,10 @@ class Checkpointer:
             check = lambda found: self._differs(found) or self._lost_replay(found)
             saved = checkpoint.load_latest(self._folder, said.append, check, expected)
         except checkpoint.NoneWholeError as damage:
-            try:
-                saved = checkpoint.load_latest(self._folder, lambda _: None, self._differs, expected)
-            except checkpoint.NoneWholeError:
-                raise damage from None
-            if saved is None:
-                return None
-            if (lost := self._lost_replay(saved)) is None:  # a run has replaced its checkpoints meanwhile
+            saved = checkpoint.load_latest(self._folder, lambda _: None, self._differs, expected)
+            # Meanwhile a run that trains may have replaced its checkpoints.
+            if saved is None or (lost := self._lost_replay(saved)) is None:
                 return saved
-            said = []
             if needs_replay:
                 raise CheckpointError(
                     f"{self._folder} cannot continue with the same numbers: its replay is lost ({lost}). Its policies "
@@ -95,15 +86,14 @@ class Checkpointer:
                     "and qpensieve.load in Python, which can also learn on with a new replay. Or start a new run in "
                     "another folder"
                 ) from damage
-            said.append(
+            warn(
                 f"{saved.path} is loaded without its replay ({lost}): its policies are whole; training would fill a "
                 "new replay first and continue with other numbers"
             )
-            saved = replace(saved, meta=saved.meta | {"replay": None})
-        else:
-            if saved is not None and self._log is not None and saved.meta["replay"] is None:
-                kept = "has no replay (keep_replay is off): training continues, but with other numbers"
-                said.append(f"{saved.path} {kept}")
+            return replace(saved, meta=saved.meta | {"replay": None})
+        if saved is not None and self._log is not None and saved.meta["replay"] is None:
+            kept = "has no replay (keep_replay is off): training continues, but with other numbers"
+            said.append(f"{saved.path} {kept}")
         for message in said:
             warn(message)
         return saved
@@ -124,7 +114,11 @@ class Checkpointer:
         config, steps = self._session.config, before.get("steps", 0)
         # The length of a population is planned and may only grow; other runs may end at any later step.
         least = steps if config.method.is_population and isinstance(steps, int) else saved.step
-        if found := _checkpoint_differences(before, config, may_lengthen=least <= config.steps):
+        with suppress(ValueError, TypeError):  # else the comparison names the settings that cannot be read
+            before = configs.from_dict(before)
+            before = configs.lengthened(before, config.steps) if least <= config.steps else before
+            config = configs.lengthened(config, config.steps)
+        if found := settings_that_differ(before, config, SAME_NUMBERS):
             raise CheckpointError(
                 f"the checkpoint is of another configuration: {'; '.join(map(str, found))}. "
                 "Resume with the saved configuration, or use another folder"
@@ -143,13 +137,3 @@ class Checkpointer:
         checkpoint.discard_after(self._folder, -1 if saved is None else saved.step)
         if self._log is not None:
             self._log.resume([] if saved is None else saved.meta["replay"] or [])
-
-
-def _checkpoint_differences(saved: dict[str, object], config: RunConfig, may_lengthen: bool) -> list[Difference]:
-    """List the settings in which a checkpoint and a config differ; if `may_lengthen`, at the length of the config."""
-    try:
-        before = configs.from_dict(saved)
-    except (ValueError, TypeError):  # the comparison names the settings that cannot be read
-        return settings_that_differ(saved, config, SAME_NUMBERS)
-    before = configs.lengthened(before, config.steps) if may_lengthen else before
-    return settings_that_differ(before, configs.lengthened(config, config.steps), SAME_NUMBERS)

@@ -13,7 +13,7 @@ from qpensieve.metrics import utility
 from qpensieve.records import calibration, critic_errors, evaluations, folder, provenance
 from qpensieve.records.files import FileError, interpreting, read_object, write_json
 from qpensieve.records.folder import FolderLock
-from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, cut_log, drop_unfinished_row, is_logged, read_rows
+from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, cut_log, is_logged, read_rows
 from qpensieve.records.scores import scores, summarize
 from qpensieve.train.alarms import Watch
 from qpensieve.train.evaluate import protocols
@@ -50,7 +50,7 @@ class RunFiles:
         self.held: FolderLock | None = None
         """The lock of the folder."""
         self._alarms = Watch(config, spec, own, say)
-        self._log: MetricsLog | None = None
+        self._log = MetricsLog(path / folder.METRICS)
 
     def check_owner(self) -> None:
         """Raise FolderInUseError if another process has taken the folder over."""
@@ -98,7 +98,7 @@ class RunFiles:
 
     def add_training(self, step: int, values: Mapping[str, object]) -> None:
         """Write a row of training metrics."""
-        self._write(TRAINING, step, values, self._alarms.training(step, values))
+        self._log.write(TRAINING, step, values, self._alarms.training(step, values))
 
     def add_short(self, step: int, returns: Float64[np.ndarray, "seed p e d"]) -> Evaluation:
         """Write a short evaluation: returns under the preferences of its protocol and of the curves."""
@@ -122,13 +122,12 @@ class RunFiles:
             return None
         table = self.table
         played = self._scored(table.full_returns[table.full_steps.tolist().index(step)], is_full=True)
-        self._write(FULL, step, scores(played.summary))
+        self._log.write(FULL, step, scores(played.summary))
         return played
 
     def close(self) -> None:
         """Close the log and release the folder."""
-        if self._log is not None:
-            self._log.close()
+        self._log.close()
         if self.held is not None:
             self.held.close()
 
@@ -137,7 +136,7 @@ class RunFiles:
         past = table.short_returns[: table.short_steps.tolist().index(step) + 1].mean(axis=3)
         ut = np.asarray(utility(past, table.short_preferences))
         values = {f"{name}_short": value for name, value in scores(played.summary).items()}
-        self._write(SHORT, step, values, self._alarms.evaluation(step, ut))
+        self._log.write(SHORT, step, values, self._alarms.evaluation(step, ut))
         return played
 
     def _scored(self, returns: Float64[np.ndarray, "seed p e d"], is_full: bool = False) -> Evaluation:
@@ -149,12 +148,3 @@ class RunFiles:
         self.check_owner()
         evaluations.save(self.path / folder.EVALUATIONS, table)
         self.table = table
-
-    def _write(
-        self, event: str, step: int, values: Mapping[str, object], alarms: list[dict[str, object]] | None = None
-    ) -> None:
-        """Write a row of the log. The first row opens the file, because a resumed run first removes later rows."""
-        if self._log is None:
-            drop_unfinished_row(self.path / folder.METRICS)
-            self._log = MetricsLog(self.path / folder.METRICS)
-        self._log.write(event, step, values, alarms or [])
