@@ -29,6 +29,7 @@ from qpensieve.replay.log import ReplayLog
 from qpensieve.report.pictures import PICTURES
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
+from qpensieve.train import session as sessions
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.trainer import Trainer
 from tests.envs import foreign
@@ -718,7 +719,8 @@ class TestFront:
         front = agent.front(preferences=lam, episodes=3)
         np.testing.assert_array_equal(front.mean, agent.returns(lam, 3)[0].mean(axis=1))
         assert len(np.unique(front.mean, axis=0)) < len(lam)
-        np.testing.assert_array_equal(front.spread, agent.session.play(lam, 3)[0].std(axis=1))
+        returns = sessions.play(agent.session.predictor(), agent.config, agent.num_steps, lam, 3)
+        np.testing.assert_array_equal(front.spread, returns[0].std(axis=1))
         assert front.spread.mean() > 1.2 * agent.returns(lam, 3)[0].std(axis=1).mean()
         agent.close()
 

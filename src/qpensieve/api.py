@@ -47,7 +47,7 @@ from qpensieve.train.critic_error import CriticMeter, Draw, Sampling
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.loop import AgentTraining, describe, open_session
 from qpensieve.train.saved import finish_save, save_agent
-from qpensieve.train.session import Predictor, Session
+from qpensieve.train.session import Predictor, Session, play
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
 __all__ += ["CnDerConfig", "EnvelopeConfig", "HybridConfig", "PfaConfig", "PgmorlConfig", "QPensieveConfig"]
@@ -299,9 +299,9 @@ class Agent:
 
         `print` shows the rows that are not dominated. Without `preferences`, the preferences of `evaluate` are played.
         """
-        session, table, row = self.session, self._table(preferences), self._checked_seed(seed)
-        returns = session.play(table, _whole("episodes", episodes, 1))
-        return measure(session.spec.objectives, table, returns[row], self._policies().share(returns, table)[row])
+        policies, table, row = self._policies(), self._table(preferences), self._checked_seed(seed)
+        returns = play(policies, self.config, self.num_steps, table, _whole("episodes", episodes, 1))
+        return measure(self.session.spec.objectives, table, returns[row], policies.share(returns, table)[row])
 
     def plot_front(  # noqa: PLR0913 (each has a name of its own in a call)
         self,

@@ -29,7 +29,7 @@ def advanced(algo: Any) -> tuple[Trainer, np.ndarray, bool]:
 def leaves(trainer: Trainer) -> np.ndarray:
     """Priorities of all slots."""
     tree: Any = trainer._state.replay
-    return np.asarray(tree.priorities.levels[0]).reshape(2, -1)[:, : trainer.capacity]
+    return np.asarray(tree.priorities.levels[0]).reshape(2, -1)[:, : trainer._slots.capacity]
 
 
 @pytest.mark.parametrize("algo", ["envelope", "cnder"])

@@ -14,6 +14,7 @@ from qpensieve.preferences import check_preference, test_table
 from qpensieve.train import evaluate as evaluation
 from qpensieve.train.evaluate import curve_preferences, evaluate, foreign_lanes, protocols
 from qpensieve.train.loop import open_session
+from qpensieve.train.session import play
 from tests.train.kill_run import TINY
 from tests.train.test_population import TINY as POPULATION
 
@@ -170,8 +171,9 @@ class TestParts:
         settings = MOSAC if algo == "mosac" else POPULATION
         session = open_session(override(default_config(POINTS, algo), settings))
         monkeypatch.setattr(evaluation, "LANES_AT_ONCE", 256)
-        whole = session.play(LAM, 2)
+        whole = play(session.predictor(), session.config, 0, LAM, 2)
         for at_once in (1, 9):
             monkeypatch.setattr(evaluation, "LANES_AT_ONCE", at_once)
-            np.testing.assert_allclose(session.play(LAM, 2), whole, rtol=1e-4, atol=1e-4)
+            again = play(session.predictor(), session.config, 0, LAM, 2)
+            np.testing.assert_allclose(again, whole, rtol=1e-4, atol=1e-4)
         session.close()

@@ -29,15 +29,15 @@ class Slots:
     """
 
     def __init__(self, learning: Learning, layout: RowLayout, capacity: int, num_lanes: int, discount: float):
-        self._learning, self._layout, self._num_lanes, self._discount = learning, layout, num_lanes, discount
-        self.capacity = capacity
+        self._learning, self._layout, self._discount = learning, layout, discount
+        self.capacity, self.num_lanes = capacity, num_lanes
         self._is_diverse = isinstance(learning, PrioritizedLearning) and learning.keeps == "diverse"
         self._clear()
 
     def _clear(self) -> None:
         self.written = 0
         """Transitions that each lane has written so far."""
-        lanes = range(self._num_lanes if self._is_diverse else 0)
+        lanes = range(self.num_lanes if self._is_diverse else 0)
         self._diverse = [DiverseReplay(self.capacity, self._layout.num_objectives, self._discount) for _ in lanes]
 
     @property
@@ -57,7 +57,7 @@ class Slots:
         first, self.written = self.written, self.written + rows.shape[1]
         if not self._is_diverse:
             slots = np.arange(first, self.written) % self.capacity
-            return np.tile(slots.astype(np.int32), (self._num_lanes, 1)), []
+            return np.tile(slots.astype(np.int32), (self.num_lanes, 1)), []
         of_lanes = zip(self._diverse, rows[..., self._layout.reward], done, strict=True)
         placed = [diverse.append(reward, ends) for diverse, reward, ends in of_lanes]
         return np.stack([placement.slots for placement in placed]), [placement.freed for placement in placed]
@@ -68,7 +68,7 @@ class Slots:
             return [np.asarray(diverse.contents) for diverse in self._diverse]
         slot = np.arange(self.capacity)
         newest = self.written - 1 - (self.written - 1 - slot) % self.capacity
-        return [np.where(newest >= 0, newest, -1)] * self._num_lanes
+        return [np.where(newest >= 0, newest, -1)] * self.num_lanes
 
     def state(self) -> State:
         """Return arrays for a checkpoint, in addition to the replay; an empty dict for uniform learning."""
@@ -91,7 +91,7 @@ class Slots:
 
     def without_rows(self, replay: AnyReplay) -> AnyReplay:
         """Return the replay without rows, which checkpoints save in their own files."""
-        return replace(replay, rows=jnp.zeros((self._num_lanes, 0, self._layout.width)))
+        return replace(replay, rows=jnp.zeros((self.num_lanes, 0, self._layout.width)))
 
     def restored(self, saved: AnyReplay, state: State, rows: Rows | None, first: int) -> AnyReplay:
         """Return the replay of a checkpoint with its rows back in their slots.
@@ -107,7 +107,7 @@ class Slots:
         """
         self._clear()
         if rows is None:
-            return empty_lanes(self._learning, self._layout, self.capacity, self._num_lanes)
+            return empty_lanes(self._learning, self._layout, self.capacity, self.num_lanes)
         self.written = int(saved.written[0])
         if first + rows.shape[1] != self.written:
             end = first + rows.shape[1]

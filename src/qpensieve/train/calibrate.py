@@ -6,13 +6,12 @@ chosen for each preference, and the choice is confirmed on other episodes.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Float64, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, Progress, Workload
@@ -201,30 +200,27 @@ class Episodes:
         ]
         lam = self.preferences[jobs[:, 1]].astype(np.float32)
         lanes = make_lanes(config.domain, len(jobs), streams, LaneOptions(autoreset=False))
-        with ThreadPool(min(available_cores(), config.seeds)) as pool:
-            act = partial(self._act, pool=pool, lanes=lanes, jobs=jobs, lam=lam)
-            try:
+
+        def act(obs: Float[np.ndarray, "n obs"]) -> Float[np.ndarray, "n act"]:
+            """Return deterministic actions of the lanes that run; counts their steps."""
+            groups = [np.flatnonzero(lanes.running & (jobs[:, 0] == seed)) for seed in range(len(seeds))]
+            self.steps += [len(group) for group in groups]
+            busy = [seed for seed, group in enumerate(groups) if len(group)]
+            actions = np.zeros((len(obs), lanes.spec.action_size), np.float32)
+            one = lambda seed: self.act(seed, obs[groups[seed]].astype(np.float32), lam[groups[seed]])
+            for seed, acted in zip(busy, pool.map(one, busy), strict=True):
+                actions[groups[seed]] = acted
+            self.progress.show(self.done + int((~lanes.running).sum()))
+            return actions
+
+        try:
+            with ThreadPool(min(available_cores(), len(seeds))) as pool:
                 returns = play(lanes, act, config.max_eval_steps)
-            finally:
-                lanes.close()
+        finally:
+            lanes.close()
         self.done += len(jobs)
         self.progress.show(self.done)
         return returns
-
-    def _act(
-        self, obs: Float[np.ndarray, "n obs"], pool: ThreadPool, lanes: Any, jobs: Pairs, lam: Float[np.ndarray, "n d"]
-    ) -> Float[np.ndarray, "n act"]:
-        """Return deterministic actions of the lanes that run; counts their steps."""
-        running: Bool[np.ndarray, " n"] = lanes.running
-        groups = [np.flatnonzero(running & (jobs[:, 0] == seed)) for seed in range(self.config.seeds)]
-        self.steps += [len(group) for group in groups]
-        busy = [seed for seed, group in enumerate(groups) if len(group)]
-        actions = np.zeros((len(obs), lanes.spec.action_size), np.float32)
-        one = lambda seed: self.act(seed, obs[groups[seed]].astype(np.float32), lam[groups[seed]])
-        for seed, acted in zip(busy, pool.map(one, busy), strict=True):
-            actions[groups[seed]] = acted
-        self.progress.show(self.done + int((~running).sum()))
-        return actions
 
 
 def calibrate(  # noqa: PLR0913 (policies, whose they are, and how much to play)

@@ -41,17 +41,12 @@ class Episodes:
         """
         found = np.zeros((*episodes.shape, num, self._num_objectives), np.float32)
         for lane, of_steps in enumerate(episodes if num else ()):
-            known = self._up_to(lane, int(of_steps.max()) + 1)
+            known = self._known[lane]
+            if new := [self.preference(lane, episode) for episode in range(len(known), int(of_steps.max()) + 1)]:
+                known = self._known[lane] = np.concatenate([known, new])
             draws = generator(self._seeds[lane], Purpose.PAST, number).random((len(of_steps), num))
             found[lane] = known[np.floor(draws * of_steps[:, None]).astype(np.int64)]
         return found
-
-    def _up_to(self, lane: int, num: int) -> Float32[np.ndarray, "episodes d"]:
-        known = self._known[lane]
-        if len(known) < num:
-            new = np.array([self.preference(lane, episode) for episode in range(len(known), num)], np.float32)
-            self._known[lane] = np.concatenate([known, new])
-        return self._known[lane]
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,26 +109,20 @@ class CriticMeter:
         self.preferences = _preferences(preferences, self._algorithm, self.spec)
         self._lam = jnp.asarray(self.preferences, jnp.float32)
         self._act, self._values = _compiled(self._measured, self._algorithm.acting.action_size)
+        self.num_visited = self.spec.max_steps or UNLIMITED
+        """Steps within which states are drawn."""
+        self.most_steps = self.num_visited + math.ceil(math.log(FAINTEST) / math.log(self._discount))
+        """Most steps that the measurement of a seed takes."""
         num = len(self.preferences) * sampling.pairs
         self._visiting = make_lanes(config.domain, num, 0)
         alone = LaneOptions(autoreset=False, time_limit=False)
         self._rolling = make_lanes(config.domain, num * self.num_rollouts, 0, alone)
-
-    @property
-    def num_visited(self) -> int:
-        """Steps within which states are drawn."""
-        return self.spec.max_steps or UNLIMITED
 
     def errors(self, rows: Sequence[CriticRow]) -> CriticErrors:
         """Return measured rows together with domain, method, seeds, discount and objectives."""
         config = self.config
         names = ["lam . r"] if self._measured.is_scalar else list(self.spec.objectives)
         return CriticErrors(config.domain_id, config.algo, config.seed_list, self._discount, names, list(rows))
-
-    @property
-    def most_steps(self) -> int:
-        """Most steps that the measurement of a seed takes."""
-        return self.num_visited + math.ceil(math.log(FAINTEST) / math.log(self._discount))
 
     def measure(
         self, parameters: Arrays, step: int, told: Callable[[int, int], object] = lambda seed, done: None
@@ -168,11 +162,16 @@ class CriticMeter:
         states = jax.device_put(jax.tree.map(lambda leaf: leaf[chosen], agents))
         follow = self.follow(states, seed)
 
-        saved, obs = self._visit(follow, seed, told)
-        actions = self._first_actions(follow, seed, obs)
+        state, obs = self._visit(follow, seed, told)
+        if self._sampling.actions == "policy":
+            actions = follow(obs, self.num_visited)[0]
+        else:
+            streams = [generator(self._sampling.seed, Purpose.CRITIC, _ACTION, seed, i) for i in range(len(obs))]
+            draw = self._algorithm.acting.draw_actions
+            actions = np.stack([draw(stream, obs.shape[1]) for stream in streams])
         values = np.asarray(self._values(states, self._lam, obs, actions), np.float64)
         check_finite("a value of the critics", values, lambda _: f"seed {seed}", step)
-        tally = self._play(follow, saved, actions, told)
+        tally = self._play(follow, state, actions, told)
         return [self._compare(values[i], tally, i) for i in range(len(values))]
 
     def follow(self, states: Any, seed: int) -> Follow:
@@ -216,49 +215,28 @@ class CriticMeter:
         lanes.reset(begins == total)
         return lanes.state(), self._grouped(lanes)
 
-    def _first_actions(
-        self, follow: Follow, seed: int, obs: Float32[np.ndarray, "p pairs obs"]
-    ) -> Float32[np.ndarray, "p pairs a"]:
-        """Return the actions of the pairs, as the replay stores them."""
-        if self._sampling.actions == "policy":
-            return follow(obs, self.num_visited)[0]
-        streams = [generator(self._sampling.seed, Purpose.CRITIC, _ACTION, seed, row) for row in range(len(obs))]
-        return np.stack([self._algorithm.acting.draw_actions(stream, obs.shape[1]) for stream in streams])
-
     def _play(
-        self, follow: Follow, saved: State, first: Float32[np.ndarray, "p pairs a"], told: Callable[[int], object]
+        self, follow: Follow, state: State, first: Float32[np.ndarray, "p pairs a"], told: Callable[[int], object]
     ) -> "_Tally":
         """Follow the policy from every pair, `num_rollouts` times; returns the discounted sums."""
-        lanes, tally = self._rolling, _Tally(self._discount, first.shape[0], self._num_values, self._rows)
-        lanes.restore(_repeated(saved, first.shape[0] * first.shape[1], self.num_rollouts))
-        actions, bonus = np.repeat(first, self.num_rollouts, axis=1), np.zeros((len(first), self._rows))
+        lanes, times, (num, pairs, _) = self._rolling, self.num_rollouts, first.shape
+        alone = split_state(state, np.arange(num * pairs + 1))
+        lanes.restore(join_states([one for one in alone for _ in range(times)]))
+        shape, lam = (num, pairs * times), np.repeat(self.preferences, pairs * times, axis=0)
+        is_scalar = self._measured.is_scalar
+        tally = _Tally(self._discount, *shape, 1 if is_scalar else self.spec.num_objectives)
+        actions, bonus = np.repeat(first, times, axis=1), np.zeros(shape)
         start = self.num_visited + 1  # of the noise: those before have gone into visiting and first actions
         while True:
-            is_running = lanes.running.reshape(bonus.shape).copy()  # the step changes it, and its last reward counts
-            reward = self._valued(lanes.step(self._decoded(actions)).reward).reshape(*bonus.shape, -1)
-            tally.add(np.where(is_running[..., None], reward + bonus[..., None], 0.0))
+            is_running = lanes.running.reshape(shape).copy()  # the step changes it, and its last reward counts
+            reward = lanes.step(self._decoded(actions)).reward
+            valued = (reward * lam).sum(axis=1) if is_scalar else reward  # as the critics learn it
+            tally.add(np.where(is_running[..., None], valued.reshape(*shape, -1) + bonus[..., None], 0.0))
             told(self.num_visited + tally.num_steps)
-            if tally.is_enough(lanes.running.reshape(bonus.shape)):
-                break
-            lanes.rest(np.repeat(~tally.is_open, self._rows))
+            if tally.is_enough(lanes.running.reshape(shape)):
+                return tally
+            lanes.rest(np.repeat(~tally.is_open, shape[1]))
             actions, bonus = follow(self._grouped(lanes), start + tally.num_steps)
-        return tally
-
-    @property
-    def _rows(self) -> int:
-        """Rollouts of one preference."""
-        return self._sampling.pairs * self.num_rollouts
-
-    @property
-    def _num_values(self) -> int:
-        return 1 if self._measured.is_scalar else self.spec.num_objectives
-
-    def _valued(self, reward: Float64[np.ndarray, "n d"]) -> Float64[np.ndarray, "n objectives"]:
-        """Return the rewards as the critics learn them."""
-        if not self._measured.is_scalar:
-            return reward
-        lam = np.repeat(self.preferences, self._rows, axis=0)
-        return (reward * lam).sum(axis=1, keepdims=True)
 
     def _grouped(self, lanes: Lanes) -> Float32[np.ndarray, "p rows obs"]:
         return lanes.obs.reshape(len(self.preferences), -1, self.spec.obs_size)
@@ -271,7 +249,7 @@ class CriticMeter:
 class _Tally:
     """Discounted sums of each preference's rollouts; a preference is closed when the rest is negligible."""
 
-    def __init__(self, discount: float, num_preferences: int, num_values: int, num_rollouts: int):
+    def __init__(self, discount: float, num_preferences: int, num_rollouts: int, num_values: int):
         self._discount, self._weight, self.num_steps = discount, 1.0, 0
         self.returns = np.zeros((num_preferences, num_rollouts, num_values))
         self.horizon = np.zeros(num_preferences, np.int64)
@@ -377,12 +355,6 @@ def _agents(algorithm: Algorithm[object], config: RunConfig, spec: EnvSpec, para
     return arrays_to_tree(like, unused | networks)
 
 
-def _repeated(state: State, num_lanes: int, times: int) -> State:
-    """Return the state of `times` copies of every lane; the copies of a lane follow each other."""
-    alone = split_state(state, np.arange(num_lanes + 1))
-    return join_states([one for one in alone for _ in range(times)])
-
-
 def measure_run(  # noqa: PLR0913 (each is an option of the command)
     run: Path,
     steps: tuple[int, ...] = (),
@@ -410,14 +382,18 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
         CheckpointError: There are no parameters to measure, or they cannot be read.
     """
     saved = SavedPolicies(run, trust)
-    chosen = _chosen(run, saved.steps, steps, all_steps)
+    if not (there := saved.steps):
+        raise CheckpointError(f"{run} holds no parameters to measure: train it first (qpensieve train or resume)")
+    for step in steps:
+        saved.check_step(step)
+    chosen = there if all_steps else sorted(set(steps)) or there[-1:]
     meter, out = CriticMeter(saved.config, preferences, sampling), run / folder.CRITIC
     per_seed, rows = meter.most_steps, []
     per_step = per_seed * meter.config.seeds
     progress = Progress(per_step * len(chosen), 0, quiet=quiet)
     try:
         check_can_write(out)  # before a measurement that may take minutes
-        say(_announcement(meter, chosen, sampling))
+        say(_announcement(meter, len(chosen), sampling))
         for i, step in enumerate(chosen):
             progress.enter(MEASURING)
             told = lambda seed, done, first=i * per_step: progress.show(first + seed * per_seed + done)
@@ -431,25 +407,8 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     return meter.errors(rows), out
 
 
-def _chosen(run: Path, there: list[int], steps: tuple[int, ...], all_steps: bool) -> list[int]:
-    """Return the steps to measure, in order."""
-    if not there:
-        raise CheckpointError(f"{run} holds no parameters to measure: train it first (qpensieve train or resume)")
-    missing = [step for step in steps if step not in there]
-    if missing:
-        raise UserError(f"step must be one that {run} kept: {', '.join(map(str, there))}; got {missing[0]}")
-    if all_steps:
-        return there
-    return sorted(set(steps)) or there[-1:]
-
-
-def _announcement(meter: CriticMeter, steps: list[int], sampling: Sampling) -> str:
-    config = meter.config
-    sizes = (
-        f"{len(steps)} step{'s' * (len(steps) > 1)}",
-        f"{config.seeds} seed{'s' * (config.seeds > 1)}",
-        f"{len(meter.preferences)} preference{'s' * (len(meter.preferences) > 1)}",
-        f"{sampling.pairs} pairs",
-        f"{meter.num_rollouts} rollouts",
-    )
-    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}"
+def _announcement(meter: CriticMeter, num_steps: int, sampling: Sampling) -> str:
+    numbers = {"step": num_steps, "seed": meter.config.seeds, "preference": len(meter.preferences)}
+    numbers |= {"pair": sampling.pairs, "rollout": meter.num_rollouts}
+    sizes = [f"{num} {noun}{'s' * (num > 1)}" for noun, num in numbers.items()]
+    return f"{meter.config.domain_id}, {meter.config.algo}: {' x '.join(sizes)}"

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 FIRST = "stopping after this block; press again to stop now"
@@ -26,18 +26,24 @@ class _Terminate:
 
 
 @contextmanager
+def _handling(number: int, handler: Callable[[int, FrameType | None], None]) -> Iterator[bool]:
+    """Handle a signal within the block. Outside the main thread nothing changes, and False is yielded."""
+    if threading.current_thread() is not threading.main_thread():
+        yield False
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield True
+    finally:
+        signal.signal(number, before)
+
+
+@contextmanager
 def termination() -> Iterator[Callable[[], bool]]:
     """Let SIGTERM, which schedulers send before they kill, do what Ctrl-C does; yields a test whether it has come."""
     handler = _Terminate()
-    try:
-        before = signal.signal(signal.SIGTERM, handler)
-    except ValueError:  # not the main thread
-        yield lambda: False
-        return
-    try:
+    with _handling(signal.SIGTERM, handler):
         yield lambda: handler.is_asked
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -50,7 +56,7 @@ def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable
     Args:
         answer: Called with a line for the user. None: no line, and no end at the third press: it may be a notebook.
     """
-    pressed = False
+    pressed, outer = False, signal.getsignal(signal.SIGTERM)
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
@@ -63,21 +69,13 @@ def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable
         assert isinstance(outer, _Terminate)
         outer.is_asked = pressed = True
 
-    outer = signal.getsignal(signal.SIGTERM)
-    try:
-        before = signal.signal(signal.SIGINT, handle)
-    except ValueError:  # not the main thread
-        yield lambda: False
-        return
-    if isinstance(outer, _Terminate):
-        signal.signal(signal.SIGTERM, terminate)
-    try:
-        with nullcontext() if answer is None else _answering(answer):
-            yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if isinstance(outer, _Terminate):
-            signal.signal(signal.SIGTERM, outer)
+    with ExitStack() as opened:
+        if opened.enter_context(_handling(signal.SIGINT, handle)):
+            if isinstance(outer, _Terminate):
+                opened.enter_context(_handling(signal.SIGTERM, terminate))
+            if answer is not None:
+                opened.enter_context(_answering(answer))
+        yield lambda: pressed
 
 
 @contextmanager

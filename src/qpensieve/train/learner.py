@@ -33,7 +33,7 @@ from qpensieve.machine import KEPT_PROGRAMS, options_of_updates, options_to_run_
 from qpensieve.replay import priorities, ring
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
-from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
+from qpensieve.replay.ring import Replay
 
 S = TypeVar("S")
 Inputs = TypeVar("Inputs")
@@ -49,8 +49,8 @@ class TrainState(eqx.Module):
     """Everything on the device."""
 
     agent: Any
-    replay: AnyReplay
-    """Leaves lead with agents x lanes."""
+    replay: Any
+    """A `Replay` or `PrioritizedReplay`; leaves lead with agents x lanes."""
     key: Key[Array, " agent"]
     """The agent's key; the key of update i is folded from it and i, so it never changes."""
     num_updates: Int[Array, " agent"]
@@ -62,6 +62,13 @@ class Block(eqx.Module):
     rows: Float[Array, "lane K width"]
     slots: Int[Array, "agent K"] | None = None
     hints: Hints | None = None
+
+    @property
+    def chosen(self) -> tuple[Int[Array, "agent K"], Hints]:
+        """Slots and hints, which blocks have for methods with priorities."""
+        assert self.slots is not None
+        assert self.hints is not None
+        return self.slots, self.hints
 
 
 Flat = Float[Array, "agent parameters"]
@@ -142,31 +149,26 @@ class _UniformUpdates:
     updates_per_step: int
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
-        return replace(state, replay=jax.vmap(ring.add)(_ring(state), block.rows))
+        return replace(state, replay=jax.vmap(ring.add)(state.replay, block.rows))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
         num = self.updates_per_step * block.rows.shape[1]
         # All batches and draws of the block at once: inside the loop they would be many more small kernels.
-        draw = partial(self._draw, _ring(state), num)
+        draw = partial(self._draw, state.replay, num)
 
         def of_agent(args: tuple[object, Array, Array, Array]) -> tuple[object, Info]:
             agent, key, first, number = args
             given = draw(key, first, number)
             agent, info = _scan(lambda agent, given: self.learning.update(agent, *given), agent, given)
-            info |= self._diagnose(agent, given[0], key, first)
+            if self.algorithm.inspect is not None:
+                last_batches = jax.tree.map(lambda leaf: leaf[-1], given[0])
+                key_diagnostics = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), DIAGNOSTICS), first)
+                info |= self.algorithm.inspect(agent, last_batches, key_diagnostics)
             return self.algorithm.end_block(agent, first + num), info
 
         numbers = jnp.arange(len(state.num_updates))
         agent, info = over_agents(of_agent, (state.agent, state.key, state.num_updates, numbers))
         return replace(state, agent=agent), info
-
-    def _diagnose(self, agent: object, batches: tuple[Transition, ...], key: Array, first: Array) -> Info:
-        """Return diagnostics after a block, on the batches of the last update."""
-        if self.algorithm.inspect is None:
-            return {}
-        last = jax.tree.map(lambda leaf: leaf[-1], batches)
-        key_diagnostics = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), DIAGNOSTICS), first)
-        return self.algorithm.inspect(agent, last, key_diagnostics)
 
     def _draw(
         self, buffer: Replay, num: int, key: Array, first: Array, number: Array
@@ -195,9 +197,7 @@ class _PrioritizedUpdates:
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
         """Write the rows with their first priorities into the slots that the host chose."""
-        buffer, slots, hints = _slots(state), block.slots, block.hints
-        assert slots is not None
-        assert hints is not None
+        buffer, slots, hints = state.replay, *block.chosen
 
         def priorities_with(args: tuple[Array, Array, Priorities, Array, object, Array, Hints]) -> Priorities:
             key, written, tree, slots, agent, rows, hints = args
@@ -210,9 +210,7 @@ class _PrioritizedUpdates:
         return replace(state, replay=jax.vmap(ring.put)(buffer, block.rows, slots, trees))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        buffer, capacity, slots, hints = _slots(state), state.replay.rows.shape[1], block.slots, block.hints
-        assert slots is not None
-        assert hints is not None
+        buffer, capacity, slots, hints = state.replay, state.replay.rows.shape[1], *block.chosen
 
         def of_agent(
             args: tuple[object, Priorities, Array, Array, Array, Array, Hints],
@@ -265,18 +263,8 @@ def _scan(body: Callable[[S, Inputs], tuple[S, Info]], state: S, given: Inputs) 
     return state, {name: sums[i] / num for i, name in enumerate(names)} | largest
 
 
-def _ring(state: TrainState) -> Replay:
-    assert isinstance(state.replay, Replay)
-    return state.replay
-
-
-def _slots(state: TrainState) -> PrioritizedReplay:
-    assert isinstance(state.replay, PrioritizedReplay)
-    return state.replay
-
-
 def _free(state: TrainState, slots: Int[Array, "agent F"]) -> TrainState:
-    return replace(state, replay=jax.vmap(ring.free)(_slots(state), slots))
+    return replace(state, replay=jax.vmap(ring.free)(state.replay, slots))
 
 
 def spread(learner: Learner, num_agents: int) -> Learner:

@@ -22,7 +22,7 @@ from qpensieve.learning.streams import Purpose, generator
 from qpensieve.methods import check_continuous
 from qpensieve.population import pgmorl, ppo, prediction
 from qpensieve.population.members import Archive, ArchivePredictor, KeptPolicy, Member, MemberPolicy, Policies
-from qpensieve.population.pgmorl import OWN, PgmorlConfig, PopulationConfig, Samples, Search, Tasks
+from qpensieve.population.pgmorl import OWN, PgmorlConfig, PopulationConfig, Samples, Tasks
 from qpensieve.population.ppo import Place, RunningStatistics
 from qpensieve.population.rollout import Fitness, RolloutCollector, lane_seeds
 from qpensieve.records import search as records
@@ -31,7 +31,7 @@ from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows
 from qpensieve.train.evaluate import foreign_lanes
 from qpensieve.train.memory import check_population
-from qpensieve.train.session import Accumulator, Infos, Session, check_finite, environment_errors
+from qpensieve.train.session import Accumulator, Session, check_finite, environment_errors
 
 
 class PopulationTrainer(Session):
@@ -136,7 +136,11 @@ class PopulationTrainer(Session):
         self._state, self._moments, self._objs = state, collected, objs
         self.step = self.summed_to = self.step + self.block
         self._absorb(kept, steps)
-        self._log(info)
+        of_archives = {
+            "archive_hv": [search.hypervolume for search in self.searches],
+            "archive_size": [len(search.archive.objs) for search in self.searches],
+        }
+        self.sums.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
 
     def _absorb(self, kept: Float32[np.ndarray, "member parameters"], steps: Int64[np.ndarray, " seed"]) -> None:
         """Add the results of the iteration to the archives and, when due, to graphs and populations."""
@@ -145,28 +149,18 @@ class PopulationTrainer(Session):
         is_sampled = (self.iteration - self._generation_start) % stages.generation_iterations == 0
         members = self._members() if is_sampled else None
         for i, search in enumerate(self.searches):
-            own = slice(i * num, (i + 1) * num)
-            new = Archive(self._objs[i], kept[own], np.full(num, self.iteration), self._lam[i])
+            own, lam, objs = slice(i * num, (i + 1) * num), self._lam[i], self._objs[i]
+            new = Archive(objs, kept[own], np.full(num, self.iteration), lam)
             search = replace(search, archive=search.archive.updated(new, self.reference))
             if members is not None:
-                search = self._sample(i, search, jax.tree.map(lambda x, own=own: x[own], members))
+                graph, self._node[i] = prediction.add_nodes(search.graph, lam, objs, self._node[i])
+                search = replace(search, graph=graph)
+                if isinstance(self._cfg, PgmorlConfig):
+                    samples = Samples(
+                        jax.tree.map(lambda x, own=own: x[own], members), objs.copy(), self._node[i].copy()
+                    )
+                    search = pgmorl.join(self._cfg, search, samples)
             self.searches[i] = search
-
-    def _log(self, info: Infos) -> None:
-        """Log an iteration: values of the device per member, values of the archives per seed."""
-        of_archives = {
-            "archive_hv": [search.hypervolume for search in self.searches],
-            "archive_size": [len(search.archive.objs) for search in self.searches],
-        }
-        self.sums.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
-
-    def _sample(self, i: int, search: Search, members: Member) -> Search:
-        """Return the search of one seed with a node and a sample of every task."""
-        graph, self._node[i] = prediction.add_nodes(search.graph, self._lam[i], self._objs[i], self._node[i])
-        search = replace(search, graph=graph)
-        if not isinstance(self._cfg, PgmorlConfig):
-            return search
-        return pgmorl.join(self._cfg, search, Samples(members, self._objs[i].copy(), self._node[i].copy()))
 
     def _begin_generation(self) -> None:
         """Choose the tasks of the next generation."""

@@ -230,29 +230,30 @@ class Run(TrainingLoop):
         super().log(step, means)
 
     def settle(self) -> None:
-        """Do what is due at this step: evaluation, parameters, checkpoint."""
+        """Do what is due at this step: evaluations, parameters, checkpoint."""
         step, config, progress = self.session.step, self.config, self.progress
         is_due = lambda period: period is not None and self.is_past(step, period)
         is_begun = self._pending is not None and self._pending.step == step
         is_new = not is_begun and step not in self.files.table.short_steps
-        is_evaluated = is_new and (is_due(config.eval_period) or step == self.goal)
-        is_fully = is_due(config.full_eval_period)
-        if (is_evaluated or is_fully) and not checkpoint.kept_steps(self.folder):
-            self.save()  # results always have a checkpoint to continue from
-        if is_evaluated:
+        is_short = is_new and (is_due(config.eval_period) or step == self.goal)
+        is_full = is_due(config.full_eval_period)
+        if is_short or is_full:
+            if not checkpoint.kept_steps(self.folder):
+                self.save()  # results always have a checkpoint to continue from
             progress.enter(EVALUATING)
-            self._evaluate(can_wait=not is_fully and step < self.goal)
+            self._settle_log()
+        if is_short:
+            self._evaluate_short(can_wait=not is_full and step < self.goal)
         elif self._pending is not None and self._pending.is_ready():
             self._finish_evaluation()
-        if is_fully:
-            progress.enter(EVALUATING)
+        if is_full:
             self.evaluate_fully()
         if is_due(config.parameters_period):
             self.files.check_owner()
             checkpoint.save_parameters(self.folder, step, self.session.parameters())
-        if is_evaluated:
+        if is_short:
             self._save_search()
-        if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
+        if is_short or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
             progress.enter(SAVING)
             self.save()
         progress.mark_evaluation(self._pending is not None)
@@ -264,14 +265,12 @@ class Run(TrainingLoop):
         if record is not None:
             save_record(self.folder / folder.SEARCH, record)
 
-    def _evaluate(self, can_wait: bool) -> None:
+    def _evaluate_short(self, can_wait: bool) -> None:
         """Make the short evaluation of this step: in worker processes if `can_wait` and cores are free."""
-        self._settle_log()
-        table, episodes = self.files.table, SHORT_EPISODES
-        both = np.concatenate([table.short_preferences, table.curve_preferences])
-        self._pending = self.session.begin_evaluation(both, episodes) if can_wait else None
+        both = np.concatenate([self.files.table.short_preferences, self.files.table.curve_preferences])
+        self._pending = self.session.begin_evaluation(both, SHORT_EPISODES) if can_wait else None
         if self._pending is None:
-            self._add_short(self.session.step, self.session.evaluate(both, episodes))
+            self._add_short(self.session.step, self.session.evaluate(both, SHORT_EPISODES))
 
     def _finish_evaluation(self) -> None:
         """Wait for the pending evaluation, if there is one, and add it to the table and the log."""

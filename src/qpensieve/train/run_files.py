@@ -92,9 +92,8 @@ class RunFiles:
         cut_log(log, step)
         with interpreting(log, "the log of this run"):
             self._alarms.resume([row for row in read_rows(log) if row["event"] == TRAINING])
-        table = self.table  # a run that was killed between the two writes has the evaluation in its table alone
-        if step in table.short_steps and not is_logged(log, SHORT, step):
-            self._log_short(step, table.short_returns[table.short_steps.tolist().index(step)])
+        if step in self.table.short_steps and not is_logged(log, SHORT, step):
+            self._log_evaluation(SHORT, step)  # the run was killed between writing the table and the log
 
     def add_training(self, step: int, values: Mapping[str, object]) -> None:
         """Write a row of training metrics."""
@@ -104,7 +103,7 @@ class RunFiles:
         """Write a short evaluation: returns under the preferences of its protocol and of the curves."""
         short, curve = np.split(returns, [len(self.table.short_preferences)], axis=1)
         self._save(evaluations.append_short(self.table, step, short, curve))
-        return self._log_short(step, short)
+        return self._log_evaluation(SHORT, step)
 
     def add_full(self, step: int, play: Callable[[], Float64[np.ndarray, "seed p e d"]]) -> Evaluation | None:
         """Play and write the full evaluation of a step, unless the folder has it; return the evaluation.
@@ -118,12 +117,7 @@ class RunFiles:
         """
         if step not in self.table.full_steps:
             self._save(evaluations.append_full(self.table, step, play()))
-        if is_logged(self.path / folder.METRICS, FULL, step):
-            return None
-        table = self.table
-        played = self._scored(table.full_returns[table.full_steps.tolist().index(step)], is_full=True)
-        self._log.write(FULL, step, scores(played.summary))
-        return played
+        return None if is_logged(self.path / folder.METRICS, FULL, step) else self._log_evaluation(FULL, step)
 
     def close(self) -> None:
         """Close the log and release the folder."""
@@ -131,17 +125,18 @@ class RunFiles:
         if self.held is not None:
             self.held.close()
 
-    def _log_short(self, step: int, returns: Float64[np.ndarray, "seed p e d"]) -> Evaluation:
-        table, played = self.table, self._scored(returns)
-        past = table.short_returns[: table.short_steps.tolist().index(step) + 1].mean(axis=3)
-        ut = np.asarray(utility(past, table.short_preferences))
-        values = {f"{name}_short": value for name, value in scores(played.summary).items()}
-        self._log.write(SHORT, step, values, self._alarms.evaluation(step, ut))
-        return played
-
-    def _scored(self, returns: Float64[np.ndarray, "seed p e d"], is_full: bool = False) -> Evaluation:
-        preferences = self.table.full_preferences if is_full else self.table.short_preferences
-        summary = summarize(returns, preferences, self.table.reference)
+    def _log_evaluation(self, event: str, step: int) -> Evaluation:
+        """Score an evaluation that is in the table, and write its row of the log, with its alarms."""
+        table, is_full, alarms = self.table, event == FULL, []
+        if is_full:
+            preferences, returns = table.full_preferences, table.full_returns[table.full_steps == step][0]
+        else:
+            preferences, returns = table.short_preferences, table.short_returns[table.short_steps == step][0]
+            past = table.short_returns[table.short_steps <= step].mean(axis=3)
+            alarms = self._alarms.evaluation(step, np.asarray(utility(past, preferences)))
+        summary = summarize(returns, preferences, table.reference)
+        values = {name if is_full else f"{name}_short": value for name, value in scores(summary).items()}
+        self._log.write(event, step, values, alarms)
         return Evaluation(self._objectives, preferences, returns, summary, is_full)
 
     def _save(self, table: evaluations.Evaluations) -> None:

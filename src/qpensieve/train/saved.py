@@ -73,6 +73,12 @@ class SavedPolicies:
         """Steps whose policies the folder holds, oldest first."""
         return sorted({*checkpoint.parameter_steps(self.source), *checkpoint.kept_steps(self.source)})
 
+    def check_step(self, step: int) -> None:
+        """Raise ValueError unless the folder holds policies of a step."""
+        if step not in (there := self.steps):
+            shown = ", ".join(map(str, there)) or "none"
+            raise UserError(f"step must be one that {self.source} kept: {shown}; got {step}")
+
     @property
     def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
         """Preferences that have their own agent each. None: the policies of a seed serve all."""
@@ -128,52 +134,38 @@ class SavedPolicies:
             ValueError: The folder has no such step.
             CheckpointError: The policies cannot be read.
         """
-        arrays = self._read(step, lambda path: under(checkpoint.load_parameters(path, self._names), POLICY), POLICY)
-        return self._archive(arrays, step) if self._algorithm is None else self._agents(self._algorithm, arrays, step)
+        algorithm, seeds = self._algorithm, self.config.seeds
+        if algorithm is None:
+            names = [f"{row}/{part}" for row in range(seeds) for part in ("objs", "flat")]
+            return self._archive(under(self._read(step, [POLICY + name for name in names]), POLICY), step)
+        lam = jax.ShapeDtypeStruct((self.spec.num_objectives,), np.float32)
+        actor = jax.eval_shape(lambda lam: flatten(algorithm.actor(algorithm.init(jax.random.key(0), lam))), lam)
+        arrays = under(self._read(step, [POLICY + FLAT]), POLICY)
+        self._check({FLAT: (seeds * algorithm.agents_per_seed, *actor.shape)}, arrays, step)
+        return AgentPredictor(algorithm.acting, algorithm.preferences, arrays[FLAT].astype(np.float32), step)
 
     def parameters(self, step: int) -> Arrays:
-        """Load the networks of every agent of one of `steps`, without optimisers; raises what `predictor` raises."""
-        arrays = self._read(step, checkpoint.load_parameters, "state.agent")
-        return {name: value for name, value in arrays.items() if ".optimizers" not in name}
+        """Load policies and networks of every agent of one of `steps`; raises what `predictor` raises."""
+        return {name: value for name, value in self._read(step).items() if ".optimizers" not in name}
 
-    def _read(self, step: int, read: Callable[[Path], Arrays], prefix: str) -> Arrays:
-        """Read arrays of a step from its file of parameters, else the arrays of its checkpoint with a prefix."""
-        kept, there = checkpoint.parameter_steps(self.source), self.steps
-        if step not in there:
-            shown = ", ".join(map(str, there)) or "none"
-            raise UserError(f"step must be one that {self.source} kept: {shown}; got {step}")
+    def _read(self, step: int, names: list[str] | None = None) -> Arrays:
+        """Read the arrays of a file of parameters (None: all), or the same arrays from the checkpoint of the step."""
+        self.check_step(step)
+        kept = checkpoint.parameter_steps(self.source)
         if step in kept:
             try:
-                return read(kept[step])
+                return checkpoint.load_parameters(kept[step], names)
             except CheckpointError:
                 if step not in checkpoint.kept_steps(self.source):  # else its checkpoint has them too
                     raise
-        return under(checkpoint.load_step(self.source, step).arrays, prefix)
+        arrays = checkpoint.load_step(self.source, step).arrays
+        return {name: arrays[name] for name in arrays if name.startswith(POLICY)} | under(arrays, "state.agent")
 
     @cached_property
     def _algorithm(self) -> Algorithm[object] | None:
         """The algorithm of the run; None: it is a population."""
         config = self.config
         return None if config.method.is_population else make_algorithm(config.algo, config.agent, self.spec)
-
-    @property
-    def _names(self) -> list[str]:
-        """Names of the arrays that acting needs."""
-        if self._algorithm is not None:
-            return [POLICY + FLAT]
-        return [f"{POLICY}{row}/{part}" for row in range(self.config.seeds) for part in ("objs", "flat")]
-
-    @cached_property
-    def _width(self) -> int:
-        """Number of an actor's parameters."""
-        algorithm, lam = self._algorithm, jax.ShapeDtypeStruct((self.spec.num_objectives,), np.float32)
-        assert algorithm is not None
-        flat = lambda lam: flatten(algorithm.actor(algorithm.init(jax.random.key(0), lam)))
-        return jax.eval_shape(flat, lam).shape[0]
-
-    def _agents(self, algorithm: Algorithm[object], arrays: Arrays, step: int) -> AgentPredictor:
-        self._check({FLAT: (self.config.seeds * algorithm.agents_per_seed, self._width)}, arrays, step)
-        return AgentPredictor(algorithm.acting, algorithm.preferences, arrays[FLAT].astype(np.float32), step)
 
     def _archive(self, arrays: Arrays, step: int) -> ArchivePredictor:
         spec, hidden = self.spec, self.config.agent.ppo.hidden

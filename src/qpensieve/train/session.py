@@ -152,10 +152,6 @@ class Session(ABC):
     def predictor(self) -> Predictor:
         """Return a predictor with the current policies; DivergedError if they are no longer finite."""
 
-    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Play the current policies and return the returns of single episodes, before `Predictor.share`."""
-        return play(self.predictor(), self.config, self.step, preferences, episodes)
-
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Play the current policies and return the returns; rows that one policy of an archive serves share a mean."""
         policies = self.predictor()

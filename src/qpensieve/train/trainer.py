@@ -17,7 +17,7 @@ from jaxtyping import Float32, Float64, Int32, Shaped
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.learning.interface import Hints, UniformLearning
+from qpensieve.learning.interface import Algorithm, Hints, UniformLearning
 from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.machine import available_cores, make_devices, num_parts
 from qpensieve.methods import make_algorithm
@@ -44,11 +44,6 @@ class _Pending:
     info: Mapping[str, jax.Array] | None
     step: int
 
-    @property
-    def is_computing(self) -> bool:
-        is_ready = getattr(self.flat, "is_ready", None)  # NumPy's arrays have no such method
-        return is_ready is not None and not is_ready()
-
 
 class Trainer(Session):
     """A run that advances block by block.
@@ -60,63 +55,70 @@ class Trainer(Session):
     def __init__(self, config: RunConfig):
         super().__init__()
         configs.check(config)
-        self.config, self.spec = config, configs.spec_of(config)
-        self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
-        self.layout = layout_of(self.spec, self.algorithm.behaviour)
+        self.config, self.spec, self.block = config, configs.spec_of(config), config.block
+        self.algorithm = algorithm = make_algorithm(config.algo, config.agent, self.spec)
+        self.layout = layout_of(self.spec, algorithm.behaviour)
         """The layout of a transition in a row of the replay."""
-        self.own_preferences, self.lanes_per_seed = self.algorithm.preferences, self.algorithm.lanes_per_seed
-        self.block = config.block
-        self._learner = _make_learner(self)
-        self.collector = _make_collector(self)
-        self.evaluation_workers = _make_evaluation_workers(self)
+        self.own_preferences, self.lanes_per_seed = algorithm.preferences, algorithm.lanes_per_seed
+        self.num_agents = config.seeds * algorithm.agents_per_seed
+        capacity, num_lanes = self._capacity(config), config.seeds * self.lanes_per_seed
+        make_devices(num_parts(self.num_agents, available_cores()))
+        self._check_memory(algorithm, capacity)
+        self._slots = Slots(algorithm.learning, self.layout, capacity, num_lanes, discount=algorithm.discount)
+        self._learner = self._make_learner()
+        self.collector = self._make_collector()
+        self.evaluation_workers = self._make_evaluation_workers()
         try:
             with environment_errors("at its first reset"):
                 self.collector.start()
         except EnvFailedError:
             self.close()
             raise
-        self._slots = Slots(
-            self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
-        )
         self._is_whole = True
         """Whether replay, counters and agents are at the end of the same block."""
         self._state = self._learner.init(jnp.asarray(config.seed_list))
         self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
 
-    @property
-    def num_agents(self) -> int:
-        return self.config.seeds * self.algorithm.agents_per_seed
-
-    @property
-    def num_lanes(self) -> int:
-        """Number of lanes that write into the replay."""
-        return self.config.seeds * self.lanes_per_seed
-
-    @property
-    def num_environments(self) -> int:
-        """Foreign environments that exist at once, of training and of an evaluation; 0 for a built-in domain."""
-        config = self.config
-        in_evaluation = foreign_lanes(config.domain, config.seeds, config.full_eval_episodes)
-        return in_evaluation and in_evaluation + self.num_lanes
-
-    @property
-    def lane_seeds(self) -> list[int]:
-        """The seed of each lane, agent by agent. Agents of one seed share it, so none depends on the others."""
-        return [seed for seed in self.config.seed_list for _ in range(self.lanes_per_seed)]
-
-    @property
-    def capacity(self) -> int:
-        """Rows of each lane's replay."""
-        return self._capacity(self.config)
-
     def _capacity(self, config: RunConfig) -> int:
+        """Return the rows of each lane's replay in a run."""
         is_uniform = isinstance(self.algorithm.learning, UniformLearning)
         return config.capacity if is_uniform else config.replay_capacity
 
-    @property
-    def block_number(self) -> int:
-        return self.step // self.config.block
+    def _check_memory(self, algorithm: Algorithm[object], capacity: int) -> None:
+        """Refuse a run that cannot fit into memory, with the foreign environments that exist at once."""
+        config = self.config
+        environments = foreign_lanes(config.domain, config.seeds, config.full_eval_episodes)  # of an evaluation
+        if environments:
+            environments += config.seeds * self.lanes_per_seed
+        check_memory(algorithm, self.layout, capacity, config.seeds, environments)
+
+    def _make_learner(self) -> Learner:
+        learner = make_learner(self.algorithm, self.layout, self._slots.capacity, self.config.updates_per_step)
+        return spread(learner, self.num_agents)
+
+    def _make_collector(self) -> Collector | CollectionWorkers:
+        """Make the collector: in this process, or in worker processes if cores are free."""
+        config, block = self.config, self.config.block
+        # Agents of one seed share its lane seeds, so no agent depends on the others.
+        seeds = [seed for seed in config.seed_list for _ in range(self.lanes_per_seed)]
+        behaviour = replace(self.algorithm.behaviour, random_correlation=config.random_correlation)
+        num = num_workers(config.num_threads, self.num_agents, is_accelerated=jax.default_backend() != "cpu")
+        if num > 1 and can_work(config.domain, behaviour):
+            return CollectionWorkers(config.domain, seeds, block, behaviour, num)
+        lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
+        return Collector(lanes, seeds, block, behaviour)
+
+    def _make_evaluation_workers(self) -> EvaluationWorkers | None:
+        """Make processes for evaluations, if cores are free and the processes can play them."""
+        config, algorithm = self.config, self.algorithm
+        num = spare_cores(config.num_threads, self.num_agents)
+        if num == 0 or not can_work(config.domain, algorithm.behaviour):
+            return None
+        processes = min(num, config.seeds)
+        own, threads = self.own_preferences, num // processes
+        job = EvaluationJob(config.domain, config.seed_list, algorithm.acting, own, config.max_eval_steps, threads)
+        return EvaluationWorkers(job, processes)
 
     def advance(self) -> Rows:
         """Collect one block and hand it to the device; returns the rows of the block."""
@@ -124,13 +126,13 @@ class Trainer(Session):
         # A run that was resumed without its replay fills it again before it continues to learn.
         is_learning = self._slots.written >= self.config.random_steps
         with environment_errors(f"after step {self.step}"):
-            collected = self.collector.collect(self._next_policy(), self.block_number)
+            collected = self.collector.collect(self._next_policy(), self.step // self.block)
         self._is_whole = False
         block = self.place(collected)
-        self.step += self.config.block
+        self.step += self.block
         # The next block begins as soon as its policy is there. But if the device is still busy with that policy, it
         # gets its next work before the host waits for it.
-        is_device_late = self._pending.is_computing
+        is_device_late = not getattr(self._pending.flat, "is_ready", lambda: True)()  # NumPy's arrays are ready
         if not is_device_late:
             self._start_next_block()
         if is_learning:
@@ -156,9 +158,9 @@ class Trainer(Session):
         slots, freed = self._slots.place(collected.rows, collected.done)
         if isinstance(learning, UniformLearning):
             return Block(rows)
-        for chunk in _chunks(freed, self.capacity):
+        for chunk in _chunks(freed, self._slots.capacity):
             self._state = self._learner.free(self._state, jnp.asarray(chunk))
-        past = self.collector.episodes.past(collected.episodes, self.block_number, learning.num_past)
+        past = self.collector.episodes.past(collected.episodes, self.step // self.block, learning.num_past)
         return Block(rows, jnp.asarray(slots), Hints(jnp.asarray(collected.lam), jnp.asarray(past)))
 
     def drain(self) -> None:
@@ -237,7 +239,7 @@ class Trainer(Session):
 
     def replay_log(self, folder: Path) -> ReplayLog:
         """Return the rows of the replay in a folder."""
-        return ReplayLog(folder, self.layout.width, self.num_lanes, self._slots.log_capacity)
+        return ReplayLog(folder, self.layout.width, self._slots.num_lanes, self._slots.log_capacity)
 
     def replay_rows(self) -> tuple[Rows, int]:
         """Return the replay's rows in the order written, and how many were written before them."""
@@ -250,12 +252,12 @@ class Trainer(Session):
         config = configs.lengthened(self.config, max(steps, self.config.steps))
         configs.check(config)
         algorithm = make_algorithm(config.algo, config.agent, self.spec)
-        check_memory(algorithm, self.layout, self._capacity(config), config.seeds, self.num_environments)
+        self._check_memory(algorithm, self._capacity(config))
         grown = self._slots.grown(self._state.replay, self._capacity(config))
         is_changed = config.agent != self.config.agent
         self.config, self.algorithm = config, algorithm
         if is_changed:
-            self._learner = _make_learner(self)
+            self._learner = self._make_learner()
         self._state = self._learner.place(replace(self._state, replay=grown))
 
     def close(self) -> None:
@@ -271,7 +273,7 @@ class Trainer(Session):
         self.drain()
         self._acting = np.asarray(self._pending.flat)
         if self.step < self.goal:
-            self.collector.begin(self._next_policy(), self.block_number)
+            self.collector.begin(self._next_policy(), self.step // self.block)
 
     def _next_policy(self) -> Any:
         """Return the policy that collects the next block; None: random actions."""
@@ -302,17 +304,6 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
         yield chunk
 
 
-def _make_collector(trainer: Trainer) -> Collector | CollectionWorkers:
-    """Make the collector: in this process, or in worker processes if cores are free."""
-    config, seeds = trainer.config, trainer.lane_seeds
-    behaviour = replace(trainer.algorithm.behaviour, random_correlation=config.random_correlation)
-    num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
-    if num > 1 and isinstance(config.domain, str) and can_work(config.domain, behaviour):
-        return CollectionWorkers(config.domain, seeds, config.block, behaviour, num)
-    lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
-    return Collector(lanes, seeds, config.block, behaviour)
-
-
 def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) -> int:
     """Return the number of processes that collect; 1: this process alone.
 
@@ -321,18 +312,6 @@ def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) 
     """
     default = max(1, available_cores() - 1) if is_accelerated else 1
     return min(num_threads or default, num_agents)
-
-
-def _make_evaluation_workers(trainer: Trainer) -> EvaluationWorkers | None:
-    """Make processes for evaluations, if cores are free and the processes can play them."""
-    config, algorithm = trainer.config, trainer.algorithm
-    num = spare_cores(config.num_threads, trainer.num_agents)
-    if num == 0 or not isinstance(config.domain, str) or not can_work(config.domain, algorithm.behaviour):
-        return None
-    own = trainer.own_preferences
-    processes = min(num, config.seeds)
-    job = EvaluationJob(config.domain, config.seed_list, algorithm.acting, own, config.max_eval_steps, num // processes)
-    return EvaluationWorkers(job, processes)
 
 
 def spare_cores(num_threads: int | None, num_agents: int) -> int:
@@ -345,10 +324,3 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
     if num_threads is not None or not is_accelerated or num_cores == 1:
         return num_threads or 0
     return max(1, num_cores - 1 - num_workers(None, num_agents, is_accelerated))
-
-
-def _make_learner(trainer: Trainer) -> Learner:
-    make_devices(num_parts(trainer.num_agents, available_cores()))
-    check_memory(*(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.seeds), trainer.num_environments)
-    learner = make_learner(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.updates_per_step)
-    return spread(learner, trainer.num_agents)
