@@ -17,7 +17,7 @@ from qpensieve.envs import DOMAINS
 from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError
 from qpensieve.methods import METHODS
 from qpensieve.options import explanations
-from qpensieve.train.run import Options
+from qpensieve.train.run_loop import Options
 
 
 def test_domains_lists_the_ten_and_those_with_indices(capsys: pytest.CaptureFixture[str]):

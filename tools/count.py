@@ -77,7 +77,7 @@ def config_fields() -> int:
     """Fields of the configuration classes of all methods and of a run; inherited fields count once."""
     from qpensieve.config import RunConfig
     from qpensieve.methods import METHODS
-    from qpensieve.train.run import Options
+    from qpensieve.train.run_loop import Options
 
     found: dict[type, set[str]] = {}
     todo: list[type] = [RunConfig, Options, *(method.config for method in METHODS.values())]
@@ -93,7 +93,8 @@ def config_fields() -> int:
 def called(steps: int = 100) -> Iterator[tuple[str, str, int]]:
     """File, name and line of our functions that a run of two blocks, an evaluation and a save calls."""
     from qpensieve.config import default_config, override
-    from qpensieve.train.run import Options, start
+    from qpensieve.train.run import start
+    from qpensieve.train.run_loop import Options
 
     seen: set[Any] = set()
     block = steps // 2

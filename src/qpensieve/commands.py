@@ -33,7 +33,7 @@ from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked, suggestions
 from qpensieve.train import run as runs
 from qpensieve.train.calibrate import EPISODES, calibrate_run
 from qpensieve.train.critic_error import Draw, Sampling, measure_run
-from qpensieve.train.run import Options, Run
+from qpensieve.train.run_loop import Options, Run, Stopped
 from qpensieve.train.session import DivergedError
 
 COMPARED = "compare.png"
@@ -435,7 +435,7 @@ def _complete(run: Run, hint: str = "") -> None:
         kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
         raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
     except KeyboardInterrupt:  # a second Ctrl-C, or one after training
-        raise runs.Stopped(f"interrupted; continue with: {run.resume_command}") from None
+        raise Stopped(f"interrupted; continue with: {run.resume_command}") from None
     finally:
         run.close()
     _report(run.folder)

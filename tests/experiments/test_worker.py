@@ -19,6 +19,7 @@ from qpensieve.experiments.schedule import train_all
 from qpensieve.experiments.tasks import Task
 from qpensieve.records.folder import CRITIC, PROVENANCE, FolderInUseError, lock
 from qpensieve.train import run as runs
+from qpensieve.train.run_loop import Stopped
 from tests.experiments.struck import TINY, num_started, program
 from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete
 
@@ -73,7 +74,7 @@ def test_a_folder_that_another_process_holds_is_left_alone(task: Task):
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory while"), Code.OUT_OF_MEMORY, "out of memory"),
         (MemoryError(), Code.OUT_OF_MEMORY, "out of memory: on the host"),
         (KeyboardInterrupt(), Code.INTERRUPTED, "stopped"),
-        (runs.Stopped("stopped at step 20"), Code.INTERRUPTED, "stopped"),
+        (Stopped("stopped at step 20"), Code.INTERRUPTED, "stopped"),
         (FolderInUseError("taken over"), Code.IN_USE, "taken over"),
         (ValueError("no such thing"), Code.FAILED, "ValueError: no such thing"),
     ],

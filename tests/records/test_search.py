@@ -132,17 +132,15 @@ class TestGenerations:
         assert is_whole.tolist() == [True, False]
 
 
-class TestAppending:
-    def test_starts_from_nothing_and_counts_the_steps_of_measuring(self):
-        record = search.empty(REFERENCE, num_seeds=2, num_tasks=3)
-        assert (record.num_iterations, record.num_generations, record.num_seeds) == (0, 0, 2)
-        rows = np.arange(12.0).reshape(2, 3, 2)
-        for generation in (0, 1):
-            record = search.append_iteration(record, rows + generation, -rows, generation, np.array([5, 7]))
-        np.testing.assert_array_equal(record.objs, [rows, rows + 1])
-        np.testing.assert_array_equal(record.lam, [-rows, -rows])
-        assert record.generation.tolist() == [0, 1]
-        assert record.fitness_steps.tolist() == [10, 14]
+def test_rows_are_added_to_a_record_that_starts_from_nothing():
+    record = search.empty(REFERENCE, num_seeds=2, num_tasks=3)
+    assert (record.num_iterations, record.num_generations, record.num_seeds) == (0, 0, 2)
+    rows = np.arange(12.0).reshape(2, 3, 2)
+    for generation in (0, 1):
+        record = search.appended(record, objs=rows + generation, lam=-rows, generation=np.array(generation))
+    np.testing.assert_array_equal(record.objs, [rows, rows + 1])
+    np.testing.assert_array_equal(record.lam, [-rows, -rows])
+    assert record.generation.tolist() == [0, 1]
 
 
 def test_the_summary_tells_lengths_and_how_the_archive_grew():

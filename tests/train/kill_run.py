@@ -68,7 +68,7 @@ def stop_at(run: Any, step: int) -> None:
     """Train until Ctrl-C is pressed at a step."""
     import pytest
 
-    from qpensieve.train.run import Stopped
+    from qpensieve.train.run_loop import Stopped
 
     interrupt_at(run, step)
     with pytest.raises(Stopped, match=f"stopped at step {step:,}; continue with: {run.resume_command}"):

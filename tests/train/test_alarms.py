@@ -11,7 +11,7 @@ from qpensieve.config import default_config, override, spec_of, with_schedule
 from qpensieve.train import alarms
 from qpensieve.train import run as runs
 from qpensieve.train.alarms import Aim, Alarm, Limits
-from qpensieve.train.run import Options
+from qpensieve.train.run_loop import Options
 from tests.train.kill_run import complete, stop_at
 from tests.train.test_run import tiny
 

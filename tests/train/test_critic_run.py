@@ -19,7 +19,7 @@ from qpensieve.records.critic_errors import CriticRow
 from qpensieve.records.folder import CRITIC
 from qpensieve.train import run as runs
 from qpensieve.train.critic_error import CriticMeter, Sampling, measure_run
-from qpensieve.train.run import Options
+from qpensieve.train.run_loop import Options
 
 FEW = Sampling(pairs=2, rollouts=2)
 CONFIGURED = RunConfig(

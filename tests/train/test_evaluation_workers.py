@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import mosac
+from qpensieve.callbacks import CallbackError
+from qpensieve.callbacks.group import Callbacks
 from qpensieve.config import RunConfig, default_config, override
 from qpensieve.console import LEARNING, Progress
 from qpensieve.envs import DOMAINS
@@ -20,7 +22,7 @@ from qpensieve.learning.acting import num_parameters
 from qpensieve.records.log import MetricsLog
 from qpensieve.train import run as runs
 from qpensieve.train import trainer as trainers
-from qpensieve.train.run import Options, Run
+from qpensieve.train.run_loop import Options, Run
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, spare_cores
 from qpensieve.train.workers import EvaluationJob, EvaluationWorkers
@@ -162,7 +164,7 @@ class TestRuns:
 
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         taken = slowly(run)
-        run.callbacks = runs.Callbacks([Notes()])
+        run.callbacks = Callbacks([Notes()])
         complete(run)
         assert taken == [400, 600]  # each when the next was due
         assert_same_run(tmp_path / "run", foreground)
@@ -188,9 +190,9 @@ class TestRuns:
 
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         slowly(run)
-        run.callbacks = runs.Callbacks([Broken()])
+        run.callbacks = Callbacks([Broken()])
         with pytest.raises(
-            runs.CallbackError,
+            CallbackError,
             match=r"on_step at step 260: OSError: disk full \(.*test_evaluation_workers\.py, .*\); continue with",
         ):
             complete(run)

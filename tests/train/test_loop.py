@@ -15,7 +15,7 @@ from qpensieve import Agent
 from qpensieve.callbacks import Callback, CallbackError, Evaluation, Metrics, StopTraining, Training
 from qpensieve.config import RunConfig, default_config, override
 from qpensieve.train import run as runs
-from qpensieve.train.run import Options, Stopped
+from qpensieve.train.run_loop import Options, Stopped
 from tests.callbacks import loggers
 from tests.callbacks.loggers import shown
 from tests.train.kill_run import NEVER, TINY, assert_same_run, complete

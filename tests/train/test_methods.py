@@ -31,7 +31,7 @@ from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
-from qpensieve.train.run import Options
+from qpensieve.train.run_loop import Options
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, stop_at
 

@@ -26,7 +26,7 @@ from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.population import PopulationTrainer
-from qpensieve.train.run import Options
+from qpensieve.train.run_loop import Options
 from qpensieve.train.session import DivergedError, EnvFailedError
 from tests.train.kill_run import CACHE, NEVER, ROOT, assert_same_run, complete, stop_at
 

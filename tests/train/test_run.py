@@ -26,7 +26,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.folder import EVALUATIONS, LOCK, FolderInUseError, lock
 from qpensieve.report.results import export, read_run
 from qpensieve.train import run as runs
-from qpensieve.train.run import Options, Run
+from qpensieve.train.run_loop import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass

@@ -12,7 +12,7 @@ from qpensieve.config import default_config, override
 from qpensieve.records.folder import CONFIG
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
-from qpensieve.train.run import Options
+from qpensieve.train.run_loop import Options
 from tests.train.kill_run import complete
 
 SMALL: dict[str, Any] = {

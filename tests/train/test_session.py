@@ -47,7 +47,7 @@ def test_a_restored_one_goes_on_and_of_peaks_the_largest_counts():
     add = lambda to, value: to.add({"loss_max": np.array([value, 0.5]), "loss": np.array([value, 0.5])})
     for value in (-3.0, -1.0):
         add(sums, value)
-    again = Accumulator({name.removeprefix("log/"): value for name, value in sums.arrays().items()}, sums.count)
+    again = Accumulator(sums.sums, sums.count)
     for one in (sums, again):
         add(one, -2.0)
         taken = one.take()

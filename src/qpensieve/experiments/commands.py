@@ -30,7 +30,7 @@ from qpensieve.experiments.views import show
 from qpensieve.records import provenance
 from qpensieve.report.page import Report, insert, write_report
 from qpensieve.settings import at_least, problems
-from qpensieve.train.run import Stopped
+from qpensieve.train.run_loop import Stopped
 
 REPORT, TITLE = "report", "The paper's tables and figures"
 WATCH_SECONDS = 2.0

@@ -25,6 +25,7 @@ from qpensieve.report.summary import write_summary
 from qpensieve.train import run as runs
 from qpensieve.train.critic_error import Sampling, measure_run
 from qpensieve.train.interrupts import termination
+from qpensieve.train.run_loop import Stopped
 
 SMALL_RUN = 10_000
 """Steps below which a run is a trial, whose critics are measured on a few pairs (s, a)."""
@@ -63,7 +64,7 @@ def work(folder: Path, steps: int | None = None, critic: bool = False, trust: bo
     except FolderInUseError as error:
         _say(str(error))
         return Code.IN_USE
-    except (KeyboardInterrupt, runs.Stopped):
+    except (KeyboardInterrupt, Stopped):
         _say("stopped; the next worker continues")
         return Code.INTERRUPTED
     except Exception as error:

@@ -99,8 +99,8 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
     folder = folder_of(run, step)
     temporary = folder.with_name(f"{TEMPORARY}{step}-{os.getpid()}")
     try:
-        _clear_temporaries(run)
         folder.parent.mkdir(exist_ok=True)
+        _clear_temporaries(run)
         temporary.mkdir()
         checksums = {ARRAYS: write_npz(temporary / ARRAYS, arrays)}
         body = {"format_version": FORMAT_VERSION, "step": step, "checksums": checksums, "meta": dict(meta)}

@@ -131,33 +131,6 @@ def empty(reference: Float64[np.ndarray, " d"], num_seeds: int, num_tasks: int) 
     )
 
 
-def append_iteration(
-    record: SearchRecord,
-    objs: Float64[np.ndarray, "seed n d"],
-    lam: Float64[np.ndarray, "seed n d"],
-    generation: int,
-    steps: Int64[np.ndarray, " seed"],
-) -> SearchRecord:
-    """Return the record with one more iteration: the tasks' objectives, and the steps that measured them."""
-    return replace(
-        record,
-        objs=np.concatenate([record.objs, objs[None]]),
-        lam=np.concatenate([record.lam, lam[None]]),
-        generation=np.append(record.generation, np.int64(generation)),
-        fitness_steps=record.fitness_steps + steps,
-    )
-
-
-def append_generation(
-    record: SearchRecord,
-    starts: Float64[np.ndarray, "seed n d"],
-    predicted: Float64[np.ndarray, "seed n d"],
-    bounds_share: Float64[np.ndarray, " seed"],
-) -> SearchRecord:
-    """Return the record with the tasks of one more generation."""
-    return replace(
-        record,
-        starts=np.concatenate([record.starts, starts[None]]),
-        predicted=np.concatenate([record.predicted, predicted[None]]),
-        bounds_share=np.concatenate([record.bounds_share, bounds_share[None]]),
-    )
+def appended(record: SearchRecord, **rows: np.ndarray) -> SearchRecord:
+    """Return the record with one more row at the end of each of the named arrays."""
+    return replace(record, **{name: np.concatenate([getattr(record, name), row[None]]) for name, row in rows.items()})

@@ -145,7 +145,7 @@ class PopulationTrainer(Session):
     def _absorb(self, kept: Float32[np.ndarray, "member parameters"], steps: Int64[np.ndarray, " seed"]) -> None:
         """Add the results of the iteration to the archives and, when due, to graphs and populations."""
         stages, num = self._cfg.stages, self.num_tasks
-        self.record = records.append_iteration(self.record, self._objs, self._lam, self.generation, steps)
+        self._add_row(steps)
         is_sampled = (self.iteration - self._generation_start) % stages.generation_iterations == 0
         members = self._members() if is_sampled else None
         for i, search in enumerate(self.searches):
@@ -177,7 +177,7 @@ class PopulationTrainer(Session):
         self._state, self._moments = jax.tree.map(jnp.asarray, members.state), members.moments
         predicted = np.stack([tasks.predicted for tasks in proposals])
         bounds = np.array([tasks.bounds_share for tasks in proposals])
-        self.record = records.append_generation(self.record, starts, predicted, bounds)
+        self.record = records.appended(self.record, starts=starts, predicted=predicted, bounds_share=bounds)
         self._objs = starts
         self.generation += 1
         self._generation_start = self.iteration
@@ -191,12 +191,17 @@ class PopulationTrainer(Session):
         lam = pgmorl.sliding_preferences(cfg.stages, self.iteration, self.num_iterations, self._grid[:, 0])
         return Tasks(np.full(len(lam), OWN), lam, np.full_like(lam, np.nan))
 
+    def _add_row(self, steps: Int64[np.ndarray, " seed"]) -> None:
+        """Add the newest objectives to the record, and the steps that measured them."""
+        generation = np.array(self.generation, np.int64)
+        record = records.appended(self.record, objs=self._objs, lam=self._lam, generation=generation)
+        self.record = replace(record, fitness_steps=record.fitness_steps + steps)
+
     def _measure_first(self) -> None:
         """Measure the untrained policies, which are the roots of the graphs."""
         self._objs, steps = self._measure(self._kept(), 0)
-        self.record = records.append_iteration(
-            records.empty(self.reference, self.config.seeds, self.num_tasks), self._objs, self._lam, 0, steps
-        )
+        self.record = records.empty(self.reference, self.config.seeds, self.num_tasks)
+        self._add_row(steps)
         for i, search in enumerate(self.searches):
             none = np.full(self.num_tasks, -1)
             empty = prediction.empty_graph(self.spec.num_objectives)
@@ -239,7 +244,7 @@ class PopulationTrainer(Session):
         for i, search in enumerate(self.searches):
             arrays |= pgmorl.search_to_arrays(search, f"search/{i}/")
         arrays |= pgmorl.record_to_arrays(self.record, "record/")
-        arrays |= self.sums.arrays() | self.policy_arrays()
+        arrays |= {f"log/{name}": value for name, value in self.sums.sums.items()} | self.policy_arrays()
         arrays |= {"tasks/lam": self._lam, "tasks/node": self._node, "tasks/objs": self._objs}
         counters = [self.iteration, self.generation, self._generation_start, self.sums.count]
         arrays["counters"] = np.array(counters, np.int64)

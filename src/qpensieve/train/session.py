@@ -52,10 +52,6 @@ class Accumulator:
         self.sums, self.count = {}, 0
         return means
 
-    def arrays(self) -> Arrays:
-        """Return the sums as named arrays; the count is saved apart."""
-        return {f"log/{name}": value for name, value in self.sums.items()}
-
 
 class DivergedError(ShownError, RuntimeError):
     """A loss or parameter is no longer finite."""

@@ -27,7 +27,7 @@ from qpensieve.replay.log import ReplayLog
 from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.evaluate import foreign_lanes
-from qpensieve.train.learner import Block, Learner, TrainState, make_learner, spread
+from qpensieve.train.learner import Block, Learner, make_learner, spread
 from qpensieve.train.memory import check_memory
 from qpensieve.train.session import Accumulator, EnvFailedError, Session, check_finite, environment_errors
 from qpensieve.train.workers import CollectionWorkers, EvaluationJob, EvaluationWorkers, can_work
@@ -208,11 +208,11 @@ class Trainer(Session):
         """
         self._check_whole()
         self.drain()
-        arrays = tree_to_arrays(self._without_rows(), "state")
+        arrays = tree_to_arrays(replace(self._state, replay=self._slots.without_rows(self._state.replay)), "state")
         for name, value in arrays.items():
             self._check_finite(name, value)
         arrays |= {f"lanes/{name}": value for name, value in self.collector.state().items()}
-        arrays |= self.sums.arrays()
+        arrays |= {f"log/{name}": value for name, value in self.sums.sums.items()}
         arrays |= {f"memory/{name}": value for name, value in self._slots.state().items()}
         arrays |= self.policy_arrays()
         arrays["acting"] = self._acting
@@ -227,7 +227,8 @@ class Trainer(Session):
             rows: The newest rows of the replay, in the order written. None: the replay starts empty.
             first: Number of rows written before `rows`.
         """
-        saved = arrays_to_tree(self._without_rows(), arrays, "state")
+        like = replace(self._state, replay=self._slots.without_rows(self._state.replay))
+        saved = arrays_to_tree(like, arrays, "state")
         buffer = self._slots.restored(saved.replay, under(arrays, "memory/"), rows, first)
         self._state = self._learner.place(replace(saved, replay=buffer))
         self.collector.restore(under(arrays, "lanes/"))
@@ -264,9 +265,6 @@ class Trainer(Session):
         self.collector.close()
         if self.evaluation_workers is not None:
             self.evaluation_workers.close()
-
-    def _without_rows(self) -> TrainState:
-        return replace(self._state, replay=self._slots.without_rows(self._state.replay))
 
     def _start_next_block(self) -> None:
         """Wait for the device, and begin to collect the next block with the newest policy."""
