@@ -31,7 +31,7 @@ SAME_TYPE = (EnvError, FloatingPointError, UserError)
 """Errors of a remote object that are raised here with their own type. `_sendable` converts all others."""
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve import remote; remote.main()"
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Matrix products of acting are too small for several threads; idle threads of many processes slow each other down."""
+"""Matrix products of acting are too small for several threads, and idle threads of many processes slow all down."""
 THIS_PACKAGE = f"'{__package__}."
 """Text in the error of a missing module of this package, which is a bug."""
 CLOSE_SECONDS = 5.0
@@ -175,7 +175,7 @@ class RemoteObjects:
         self._asked: list[int] = []
 
     def send(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> None:
-        """Begin a call of a method by the members with these numbers, each with its own arguments."""
+        """Begin a call of a method. `arguments`: number of a member -> its arguments; other members are not called."""
         with self.killed_halfway():
             for number, own in arguments.items():
                 self.members[number].send(method, *own)
@@ -201,7 +201,7 @@ class RemoteObjects:
 
     @contextmanager
     def killed_halfway(self) -> Iterator[None]:
-        """Kill all members if the block raises (Ctrl-C does): the next call would take an unread result for its own."""
+        """Kill all members if the block raises, also by Ctrl-C: the next call could receive a result of this one."""
         try:
             yield
         except BaseException:

@@ -333,7 +333,7 @@ class Learner:
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
 def _update_of_members(cfg: PpoConfig) -> Callable[..., tuple[State, Any]]:
-    """Compile the update of members anywhere: their seeds and tasks are inputs."""
+    """Compile the update. Seeds and tasks are inputs, so all members share one program."""
 
     def update_one(args: Any) -> tuple[State, Info]:
         state, rollout, goal, *place = args

@@ -20,7 +20,8 @@ MIN_DISTINCT = 4
 """A neighbourhood needs edges with at least this many different preferences."""
 
 MAX_THRESHOLD = 1e12
-"""A search with two objectives ends here: above 1e4 (a large return) / 1e-7 (the least height in a buffer)."""
+"""Largest threshold of a search for neighbours with two objectives. A large return, 1e4, divided by the least height in a
+buffer, 1e-7, is less."""
 
 DISTINCT_DECIMALS = 5
 """Preferences are the same if, as unit vectors, they agree to this many decimals."""
@@ -38,7 +39,7 @@ SAME_LAM = 1e-3
 """Unit vectors nearer than this are the same preference."""
 
 ROUNDING = 1e-9
-"""More than the rounding error of an angle."""
+"""Upper bound on the rounding error of an angle."""
 
 
 Theta = Float64[np.ndarray, " 4"]

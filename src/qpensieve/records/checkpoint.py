@@ -41,7 +41,7 @@ FORMAT_VERSION = 1
 `meta.json` stay."""
 ARRAYS, META = "arrays.npz", "meta.json"
 POLICY = "policy/"
-"""Beginning of the names of the arrays that acting needs, in checkpoints and in files of parameters."""
+"""Prefix of the names of the arrays that acting needs, in checkpoints and in files of parameters."""
 
 
 class CheckpointError(ShownError, RuntimeError):
@@ -206,7 +206,7 @@ def kept_metas(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def discard_after(run: Path, step: int) -> None:
-    """Remove checkpoints and kept parameters of later steps than `step`, to which a run goes back.
+    """Remove checkpoints and kept parameters of steps after `step`, because the run goes back to `step`.
 
     Later checkpoints are damaged and were skipped; the resumed run writes them again. Later parameters would pass for
     the newest of a run that continues with other numbers (without its replay).

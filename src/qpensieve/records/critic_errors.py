@@ -90,7 +90,7 @@ def add(path: Path, new: CriticErrors) -> CriticErrors:
 
 
 def cut(path: Path, step: int) -> None:
-    """Remove measurements after a step, to which a run goes back; a file that cannot be read stays."""
+    """Remove measurements after `step`, because the run goes back to `step`; a file that cannot be read stays."""
     with suppress(FileError, FileNotFoundError):
         known = load(path)
         kept = [row for row in known.rows if row.step <= step]

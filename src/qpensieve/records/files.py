@@ -137,7 +137,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` survive a power cut."""
+    """Make the newest renames in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -199,8 +199,8 @@ class Expected:
 
     Attributes:
         like: Names, shapes and types.
-        growing: Beginnings of names whose arrays may have other lengths, but not another number of axes.
-        free: Beginnings of names that may be there although `like` does not list them.
+        growing: Prefixes of names whose arrays may have other lengths, but not another number of axes.
+        free: Prefixes of names that the file may have although `like` does not list them.
     """
 
     like: Headers

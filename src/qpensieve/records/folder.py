@@ -156,7 +156,7 @@ def open_to_append(path: Path) -> TextIO:
 
 
 TRIES, PAUSE = 5, 0.05
-"""Attempts to get the lock, and seconds between them: `holder` may have the lock for a moment."""
+"""Attempts to get the lock, and seconds between attempts: `holder` takes the lock for a moment."""
 
 
 class FolderInUseError(ShownError, RuntimeError):

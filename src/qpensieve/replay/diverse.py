@@ -32,7 +32,7 @@ HEAP_ROOM = 512
 """A heap is rebuilt when it holds four times as many pairs as there are traces, and this many more."""
 
 ROUNDING = 1e-12
-"""More than the relative rounding error of a crowding distance."""
+"""Upper bound on the relative rounding error of a crowding distance."""
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from qpensieve.records import folder
 from qpensieve.types import EnvSpec
 
 ENTROPY_SLACK = 0.15
-"""Most by which the entropy of a policy may be below its target, per component of an action."""
+"""Largest allowed gap between a policy's entropy and its target, per component of an action."""
 BIN_SLACK = 1.0
-"""Most by which the entropy in a bin of preferences may be below the target, per component. With a target of -1, bins
-of calm runs reached -1.7, and bins of bursts that the mean hides -2.1 to -2.6 (`docs/studies.md`)."""
+"""Largest allowed gap in one bin of preferences, per component. With a target of -1, bins of calm runs reached -1.7, and
+bins of bursts that the mean hides -2.1 to -2.6 (`docs/studies.md`)."""
 UTILITY_SHARE = 0.5
 """A UT below this share of the largest one so far raises an alarm, if the largest is positive."""
 SHOWN_FROM = 100_000
@@ -31,9 +31,9 @@ MOST_SHOWN = 5
 WARMEST = "temperature_max"
 """Logged name of the largest temperature of all preferences, if they have different ones."""
 ENTROPY_BIN = "entropy_bin_"
-"""Beginning of the names of entropies in bins of lam1."""
+"""Prefix of the names of entropies in bins of lam1."""
 BIN = "q_bin_"
-"""Beginning of the names of mean values in bins of lam1."""
+"""Prefix of the names of mean values in bins of lam1."""
 Sign = Literal["entropy", "bin", "value", "utility"]
 _WORDS: dict[Sign, str] = {
     "entropy": "entropy {value:.3g} is far below its target (alarm below {limit:.3g}): values may be running away",
@@ -44,7 +44,7 @@ _WORDS: dict[Sign, str] = {
 
 
 class Alarm(NamedTuple):
-    """A sign of one seed or agent, the row of its values: what was measured, and the limit that it passed."""
+    """A sign of trouble, the row of its seed or agent, the measured value and the limit that the value passed."""
 
     sign: Sign
     row: int
@@ -61,7 +61,7 @@ class Alarm(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """Target of a policy's entropy per component of an action: from step `first` on it goes to `end` in `num` steps."""
+    """Target of the entropy per component: `start` up to step `first`, then on a line to `end` within `num` steps."""
 
     start: float = -1.0
     end: float = -1.0
@@ -142,7 +142,7 @@ def of_utility(ut: Float64[np.ndarray, "t seed"]) -> list[Alarm]:
 
 
 class Watch:
-    """Raises the alarms of a run, row by row: returns entries for the log, and shows the first few after early steps.
+    """Finds the alarms of a run row by row, returns them as entries of the log, and shows the first few late ones.
 
     Args:
         config: The configuration of the run.

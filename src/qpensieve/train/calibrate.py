@@ -34,25 +34,25 @@ EPISODES = 100
 LEAST = 24
 """Least number of episodes: fewer cannot both choose and confirm."""
 KEPT = 8
-"""Number of rows at which halving ends."""
+"""The search halves the rows until this many are left."""
 PLAYING = "playing"
 """Phase that the progress line shows."""
 
 Pairs = Int64[np.ndarray, "pair 2"]
-"""Place of a seed among the seeds of the run, and number of a row."""
+"""Index of a seed in the run, and number of a row."""
 Act = Callable[[int, Float32[np.ndarray, "n obs"], Float32[np.ndarray, "n d"]], Float32[np.ndarray, "n act"]]
-"""Place of a seed, observations, preferences -> deterministic actions of its policy."""
+"""(index of a seed, observations, preferences) -> deterministic actions of its policy."""
 PlayPairs = Callable[[Pairs, int], Float64[np.ndarray, "pair e d"]]
 """Pairs and a number of episodes -> returns of that many new episodes of each pair."""
 
 
 def num_rows(table_rows: int, episodes: int) -> int:
-    """Return how many rows a number of episodes can judge: a quarter of it, but `KEPT` to `table_rows`."""
+    """Return how many rows `episodes` can compare: a quarter of them, at least `KEPT`, at most `table_rows`."""
     return min(table_rows, max(episodes // 4, KEPT))
 
 
 def spread_rows(table_rows: int, num: int) -> Int64[np.ndarray, " num"]:
-    """Return numbers of rows, evenly over the table, its ends included."""
+    """Return `num` row numbers spread evenly over the table, both ends included."""
     return np.unique(np.linspace(0, table_rows - 1, num).round().astype(np.int64))
 
 
@@ -73,7 +73,7 @@ def choose(
         episodes: Episodes of each seed, at most.
 
     Returns:
-        Number of the row to ask for under each row, and its confirmed gain; 0 where a row asks for itself.
+        For each row the number of the row to ask for, and the confirmed gain; 0 where a row asks for itself.
     """
     chosen, spent = _search(play_pairs, lam, num_seeds, episodes)
     rows, used = np.arange(len(lam)), [np.unique(one) for one in chosen]

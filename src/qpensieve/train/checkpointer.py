@@ -14,9 +14,9 @@ from qpensieve.replay.log import Segment
 from qpensieve.train.session import Rows, Session
 
 GROWING = ("lanes/", "memory/", "search/", "record/", checkpoint.POLICY)
-"""Beginnings of names of arrays that grow during a run."""
+"""Prefixes of the names of arrays that grow during a run."""
 FREE = ("log/",)
-"""Beginnings of names of arrays that a checkpoint may hold although a new session has none."""
+"""Prefixes of the names of arrays that a checkpoint may hold although a new session has none."""
 
 
 class Checkpointer:

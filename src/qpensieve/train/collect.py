@@ -35,7 +35,7 @@ class Episodes:
         return draw_preferences(stream, 1, self._num_objectives, self._sampler)[0].astype(np.float32)
 
     def past(self, episodes: Int64[np.ndarray, "lane K"], number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
-        """Return `num` preferences of random earlier episodes of its lane for each step of block `number`.
+        """Return, for each step of block `number`, the preferences of `num` random earlier episodes of the same lane.
 
         Steps of the first episode get its own preference.
         """
@@ -90,7 +90,7 @@ class Collector:
         self._pool = ThreadPoolExecutor(self._num_threads) if self._num_threads > 1 else None
         self._boundary: State = {}
         self._is_halfway = False
-        """Whether a block has begun and not ended; at the next block: it failed or was interrupted."""
+        """Whether a block has begun but not ended. If so at the next block, it failed or was interrupted."""
 
     def start(self) -> None:
         """Begin the first episodes."""

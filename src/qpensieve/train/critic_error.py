@@ -45,8 +45,8 @@ from qpensieve.types import EnvSpec
 
 TOLERANCE = 1e-3
 """Rollouts are long enough when the rest could add less than this share of the value."""
-FAINTEST = 1e-6
-"""Rollouts end at the latest when the discount is this small: with values near 0, `TOLERANCE` would never end them."""
+LEAST_WEIGHT = 1e-6
+"""Rollouts end at the latest when rewards have this weight: values near 0 would never come within `TOLERANCE`."""
 UNLIMITED = 1000
 """Steps within which states are drawn if an environment has no time limit."""
 PAPER_PREFERENCES = ((0.1, 0.9), (0.3, 0.7), (0.5, 0.5), (0.7, 0.3), (0.9, 0.1))
@@ -55,7 +55,7 @@ Draw = Literal["policy", "uniform"]
 MEASURING = "measuring"
 """Phase that the progress line shows."""
 _NOISE, _BEGIN, _LANE, _ACTION = range(4)
-"""Purposes of the streams of a measurement: the first of their numbers."""
+"""First number of each random stream of a measurement."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class CriticMeter:
         self._act, self._values = _compiled(self._measured, self._algorithm.acting.action_size)
         self.num_visited = self.spec.max_steps or UNLIMITED
         """Steps within which states are drawn."""
-        self.most_steps = self.num_visited + math.ceil(math.log(FAINTEST) / math.log(self._discount))
+        self.most_steps = self.num_visited + math.ceil(math.log(LEAST_WEIGHT) / math.log(self._discount))
         """Most steps that the measurement of a seed takes."""
         num = len(self.preferences) * sampling.pairs
         self._visiting = make_lanes(config.domain, num, 0)
@@ -132,7 +132,7 @@ class CriticMeter:
         Args:
             parameters: What `Session.parameters` returned.
             step: The environment step of the parameters.
-            told: Called with the place of the seed and the steps played for it, at most `most_steps`.
+            told: Called with the index of the seed and the steps played for it, at most `most_steps`.
         """
         agents = _agents(self._algorithm, self.config, self.spec, parameters)
         with environment_errors(f"while the critics of step {step} were measured"):
@@ -273,7 +273,7 @@ class _Tally:
         bound = self._weight * self._largest / (1.0 - self._discount) * is_running.any(axis=1)
         value = np.linalg.norm(self.returns, axis=2).mean(axis=1)
         share = np.divide(bound, value, out=np.where(bound > 0, np.inf, 0.0), where=value > 0)
-        is_closing = self.is_open & ((share <= TOLERANCE) | (self._weight <= FAINTEST))
+        is_closing = self.is_open & ((share <= TOLERANCE) | (self._weight <= LEAST_WEIGHT))
         self.rest[is_closing] = np.minimum(share, np.finfo(float).max)[is_closing]
         self.ended[is_closing] = 1.0 - is_running[is_closing].mean(axis=1)
         self.is_open &= ~is_closing

@@ -42,7 +42,7 @@ NEW_TRANSITIONS = 2**31 - 1
 DIAGNOSTICS = 2**31 - 2
 """Folded into an agent's key for diagnostics between blocks."""
 ALSO_PEAK = "critic_loss"
-"""Name of a logged value of which a block logs the mean and the largest."""
+"""Name of the value of which a block logs both the mean and the largest."""
 
 
 class TrainState(eqx.Module):

@@ -45,7 +45,7 @@ def describe(session: Session, goal: int, path: Path | None = None) -> Training:
 
 
 def _history(session: Session, path: Path) -> Iterator[tuple[int, Metrics]]:
-    """Yield step and metrics of each row of a log but alarms, in the form that callbacks get."""
+    """Yield step and metrics of each row of a log, as callbacks get them; alarms are left out."""
     names, seeds = session.spec.objectives, session.config.seeds
     for row in read_rows(path):
         with interpreting(path, "the log of this run"):
@@ -58,9 +58,9 @@ def _history(session: Session, path: Path) -> Iterator[tuple[int, Metrics]]:
 
 
 class TrainingLoop:
-    """Trains a session up to a step, for which it is planned.
+    """Trains a session up to a step; the session must be planned for that step.
 
-    Subclasses, for a run and for an agent in memory, store blocks and rows of the log, and evaluate.
+    Subclasses evaluate, and store blocks and rows of the log: one for a run, one for an agent in memory.
 
     Args:
         session: The session to train.
@@ -92,7 +92,7 @@ class TrainingLoop:
         self.session.advance()
 
     def log_due(self) -> None:
-        """Log a row if one is due, even without callbacks, on which no number may depend."""
+        """Log a row if one is due, also without callbacks: no number may depend on callbacks."""
         step = self.session.summed_to
         if self.is_past(step, self.session.config.log_period) and (means := self.session.sums.take()):
             self.log(step, means)

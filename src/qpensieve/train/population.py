@@ -279,7 +279,7 @@ class PopulationTrainer(Session):
         self._fitness.close()
 
     def _try_reset(self) -> None:
-        """Reset a foreign environment once, so that one that cannot be reset fails before the run has a folder."""
+        """Reset a foreign environment once: if that fails, it fails before the run has a folder."""
         if find_domain(self.config.domain) is None:
             with environment_errors("at its first reset"):
                 lanes = make_lanes(self.config.domain, 1, self.config.seed_list[0])
@@ -293,7 +293,7 @@ class PopulationTrainer(Session):
         return Member(jax.tree.map(np.array, self._state), jax.tree.map(np.copy, self._moments))
 
     def _kept(self, state: Any = None, moments: Any = None) -> Float32[np.ndarray, "member parameters"]:
-        """Return the part of every member that an archive keeps: actor and observation statistics."""
+        """Return actor and observation statistics of every member: the part that an archive keeps."""
         flat = np.asarray(ppo.flat_actors(state or self._state))
         met: RunningStatistics = moments or self._moments
         size = self.spec.obs_size

@@ -94,12 +94,9 @@ def resume(
     with ExitStack() as opened:
         held = lock(path)
         opened.callback(held.close)
-        # The file is read once: what was checked is what runs, and what is written back.
-        before = saved = configs.load(path / folder.CONFIG, trust)
-        if not checkpoint.kept_steps(path):  # perhaps prepared on a machine with another accelerator
-            before = configs.with_schedule(saved)
-        if before != saved:
-            configs.save(before, path / folder.CONFIG)
+        # The file is read once: the settings that were checked are those that run and that are written back.
+        saved = configs.load(path / folder.CONFIG, trust)
+        before = saved if checkpoint.kept_steps(path) else configs.with_schedule(saved)
         steps = configs.whole_blocks(before, changes.pop("steps", before.steps), warn)
         config = configs.lengthened(dataclasses.replace(before, **changes), steps)
         _check_steps(path, before, steps, start_over)
@@ -115,7 +112,9 @@ def resume(
             run.files.write_provenance(run.session.lanes_per_seed)
         run.files.note_other_versions(run.session.step, warn)
         if config.steps != before.steps:
-            configs.save(configs.lengthened(before, config.steps), path / folder.CONFIG)
+            before = configs.lengthened(before, config.steps)
+        if before != saved:
+            configs.save(before, path / folder.CONFIG)
         opened.pop_all()
     return run
 
@@ -130,7 +129,7 @@ def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) ->
 
 
 def _restore(run: Run, warn: Callable[[str], None]) -> None:
-    """Take a run to its newest whole checkpoint, or to its start if it has neither a checkpoint nor results."""
+    """Bring a run to its newest whole checkpoint, or to its start if it has neither a checkpoint nor results."""
     path, log = run.folder, run.folder / folder.METRICS
     saved = run.checkpointer.latest(warn)
     if saved is not None:

@@ -1,4 +1,4 @@
-"""Evaluations, log and alarms of a run folder. Only this module writes them, for training and for `evaluate`."""
+"""Evaluations, log and alarms of a run folder. Training and `evaluate` write them only through this module."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ from qpensieve.train.evaluate import protocols
 from qpensieve.types import EnvSpec
 
 RESUMED_WITH = "resumed_with"
-"""Name, in a run's record of versions, of the versions that the run was resumed with."""
+"""Key of `environment.json`: the versions that the run was resumed with."""
 
 
 class RunFiles:

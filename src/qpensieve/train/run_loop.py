@@ -67,7 +67,7 @@ class Options:
 
 
 class Run(TrainingLoop):
-    """One run folder and the trainer behind it; made by `start` and `resume`.
+    """A run folder and its training; made by `start` and `resume`.
 
     Args:
         path: The run folder.
@@ -212,7 +212,7 @@ class Run(TrainingLoop):
         self.session.close()
 
     def advance(self) -> None:
-        """Train for one block, and add its rows to the replay log at once: a failed callback saves the run."""
+        """Train for one block, and add its rows to the replay log before any callback can fail and save the run."""
         self.checkpointer.append(self.session.advance())
 
     def log(self, step: int, means: Infos) -> None:

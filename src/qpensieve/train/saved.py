@@ -92,7 +92,7 @@ class SavedPolicies:
         return there.index(seed)
 
     def stamp(self, step: int) -> int:
-        """Return a number that changes when the policies of a step are written again; 0: they are gone."""
+        """Return a number that changes when the policies of a step are written again; 0 if the policies are gone."""
         kept = checkpoint.parameter_steps(self.source).get(step)
         try:
             return (kept or checkpoint.folder_of(self.source, step) / checkpoint.META).stat().st_mtime_ns
@@ -201,7 +201,7 @@ _BELOW = {
 }
 """Folder of a saved agent -> pattern of the names in it."""
 _READY, _MANIFEST = f"{checkpoint.TEMPORARY}ready", "parts.json"
-"""Folder of a complete new save that takes the place of an earlier one, and the file in it that lists its parts."""
+"""Folder of a complete new save until it has replaced the earlier one, and the file in it that lists its parts."""
 
 
 def save_agent(session: Session, path: str | Path, calibration: Calibration | None = None) -> Path:

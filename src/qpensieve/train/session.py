@@ -154,7 +154,7 @@ class Session(ABC):
         return policies.share(play(policies, self.config, self.step, preferences, episodes), preferences)
 
     def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> EvaluationWorkers | None:
-        """Start what `evaluate` would do in worker processes and return them; None: there are none, call `evaluate`."""
+        """Start this evaluation in worker processes and return them. None: there are no workers, so call `evaluate`."""
         del preferences, episodes
         return None
 
@@ -185,7 +185,7 @@ class Session(ABC):
 
     @abstractmethod
     def restore(self, arrays: Arrays, rows: Rows | None = None, first: int = 0) -> None:
-        """Continue from what `arrays` and `replay_rows` returned; without rows the replay starts empty."""
+        """Continue from the results of `arrays` and `replay_rows`; without rows the replay starts empty."""
 
     @abstractmethod
     def close(self) -> None:

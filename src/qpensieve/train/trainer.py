@@ -1,4 +1,4 @@
-"""One training run in memory: collect a block on the host while the device learns from the one before.
+"""One training run in memory: the host collects a block while the device learns from the block before.
 
 Schedule, fixed so that a run is deterministic: block n is collected with the policy that had learned from block n - 2;
 while the device learns from block n, block n + 1 is collected. Everything that changes is in `arrays()`.
@@ -164,7 +164,7 @@ class Trainer(Session):
         return Block(rows, jnp.asarray(slots), Hints(jnp.asarray(collected.lam), jnp.asarray(past)))
 
     def drain(self) -> None:
-        """Wait for the device and fetch the log of the newest block; acting still lags as scheduled."""
+        """Wait for the device and add the logged values of the newest block; the acting policy does not change."""
         info, self._pending.info, self.summed_to = self._pending.info, None, self._pending.step
         if info is None:
             return
@@ -292,7 +292,7 @@ class Trainer(Session):
 
 
 def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
-    """Yield slots to free, `FREED_AT_ONCE` of every lane at a time; filled with `none` if a lane has fewer."""
+    """Yield slots to free, `FREED_AT_ONCE` of every lane at a time. Lanes with fewer slots are filled with `none`."""
     most = max((len(of_lane) for of_lane in freed), default=0)
     for start in range(0, most, FREED_AT_ONCE):
         chunk = np.full((len(freed), FREED_AT_ONCE), none, np.int32)

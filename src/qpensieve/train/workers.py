@@ -150,7 +150,7 @@ class CollectionWorkers(_Workers):
         self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
         self._memory = SharedMemory()
         self._is_launching = False
-        """Whether the workers have not yet answered that they are at the end of the newest whole block."""
+        """Whether the workers are still on their way to the end of the newest whole block."""
         self._states: list[bytes] | None = None
         """Each worker's lanes at the end of the newest whole block; None: before the first episodes."""
         self._begun: tuple[Parameters | None, int] | None = None
