@@ -32,6 +32,7 @@ from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.run_loop import Options
+from qpensieve.train.session import DivergedError
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, stop_at
 
@@ -166,12 +167,20 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: str, 
     assert agent.evaluate(episodes=1).ut.shape == (2,)
 
 
+def _who_diverged(trainer: Trainer, num_rows: int, row: int) -> str:
+    values = np.zeros((num_rows, 2))
+    values[row, 1] = np.nan
+    with pytest.raises(DivergedError) as caught:
+        trainer._check_finite("a value", values)
+    return str(caught.value).removeprefix("a value of ").removesuffix(" is no longer finite at step 0")
+
+
 def test_what_diverged_is_named_by_seed_and_preference():
     trainer = Trainer(tiny("hybrid-sac", first_seed=7))
-    names = [trainer._name(num_rows=4, row=row) for row in range(4)]  # an array that leads with agents
+    names = [_who_diverged(trainer, 4, row) for row in range(4)]  # an array that leads with agents
     assert names == [f"seed {seed}, preference {lam}" for seed in (7, 8) for lam in ("0.9,0.1", "0.8,0.2")]
-    assert trainer._name(num_rows=8, row=5) == names[2]  # one that leads with lanes, two to an agent
-    assert Trainer(tiny("cnder", first_seed=7))._name(num_rows=2, row=1) == "seed 8"
+    assert _who_diverged(trainer, 8, 5) == names[2]  # one that leads with lanes, two to an agent
+    assert _who_diverged(Trainer(tiny("cnder", first_seed=7)), 2, 1) == "seed 8"
 
 
 def test_hints_tell_the_preference_of_each_step():

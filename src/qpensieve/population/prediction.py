@@ -20,7 +20,7 @@ MIN_DISTINCT = 4
 """A neighbourhood needs edges with at least this many different preferences."""
 
 MAX_THRESHOLD = 1e12
-"""Largest threshold of a search for neighbours with two objectives. A large return, 1e4, divided by the least height in a
+"""Largest threshold of a search for neighbours with two objectives. A large return, 1e4, over the least height in a
 buffer, 1e-7, is less."""
 
 DISTINCT_DECIMALS = 5

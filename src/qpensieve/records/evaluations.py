@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.records.files import load_record, save_record
+from qpensieve.records.files import empty_record, load_record, save_record
 from qpensieve.records.folder import CONFIG, METRICS, why_no_run
 from qpensieve.records.log import has_evaluations
 
@@ -60,11 +60,17 @@ def empty(
     reference: Float[np.ndarray, " d"] | None = None,
 ) -> Evaluations:
     """Return the table of a run that has not been evaluated; the first appended returns set the numbers of episodes."""
-    tables = [np.asarray(table, np.float64) for table in (short_preferences, curve_preferences, full_preferences)]
-    short, curve, full = (np.zeros((0, num_seeds, len(table), 0, table.shape[1])) for table in tables)
-    no_steps = np.zeros(0, np.int64)
-    corner = None if reference is None else np.asarray(reference, np.float64)
-    return Evaluations(no_steps, short, tables[0], curve, tables[1], no_steps, full, tables[2], corner)
+    short, curve, full = (
+        np.asarray(one, np.float64) for one in (short_preferences, curve_preferences, full_preferences)
+    )
+    sizes = {"seed": num_seeds, "p": len(short), "c": len(curve), "p_full": len(full), "d": short.shape[1]}
+    return replace(
+        empty_record(Evaluations, **sizes),
+        short_preferences=short,
+        curve_preferences=curve,
+        full_preferences=full,
+        reference=None if reference is None else np.asarray(reference, np.float64),
+    )
 
 
 def append_short(

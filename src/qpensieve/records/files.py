@@ -229,6 +229,13 @@ def save_record(path: Path, record: Any) -> None:
     write_file(path, lambda file: np.savez_compressed(file, allow_pickle=False, **named))  # pyright: ignore[reportArgumentType]
 
 
+def empty_record(kind: type[Record], **lengths: int) -> Record:
+    """Return a dataclass of arrays of zeros; an axis of its annotations that is not in `lengths` has length 0."""
+    firsts: dict[str, Any] = {name: (get_args(given) or (given,))[0] for name, given in kind.__annotations__.items()}
+    shape_of = lambda annotation: tuple(lengths.get(axis, 0) for axis in annotation.dim_str.split())
+    return kind(**{name: np.zeros(shape_of(first), first.dtypes[0]) for name, first in firsts.items()})
+
+
 def load_record(path: Path, kind: type[Record]) -> Record:
     """Read a dataclass of arrays that `save_record` wrote; arrays that may be None may be missing.
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.records.files import load_record
+from qpensieve.records.files import empty_record, load_record
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,26 +109,8 @@ def load(path: Path) -> SearchRecord:
 
 def empty(reference: Float64[np.ndarray, " d"], num_seeds: int, num_tasks: int) -> SearchRecord:
     """Return the record of a search that has not begun."""
-    d = len(reference)
-    rows, points = np.zeros((0, num_seeds, num_tasks, d)), np.zeros((0, d))
-    none = np.zeros(0, np.int64)
-    return SearchRecord(
-        reference=reference,
-        objs=rows,
-        lam=rows,
-        generation=none,
-        starts=rows,
-        predicted=rows,
-        bounds_share=np.zeros((0, num_seeds)),
-        fitness_steps=np.zeros(num_seeds, np.int64),
-        archive_objs=points,
-        archive_seed=none,
-        archive_found_at=none,
-        graph_objs=points,
-        graph_lam=points,
-        graph_parent=none,
-        graph_seed=none,
-    )
+    made = empty_record(SearchRecord, seed=num_seeds, n=num_tasks, d=len(reference))
+    return replace(made, reference=reference)
 
 
 def appended(record: SearchRecord, **rows: np.ndarray) -> SearchRecord:

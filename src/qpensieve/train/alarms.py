@@ -15,13 +15,14 @@ from jaxtyping import Float64
 from qpensieve.config import RunConfig
 from qpensieve.envs import find_domain
 from qpensieve.records import folder
+from qpensieve.train.session import agent_names
 from qpensieve.types import EnvSpec
 
 ENTROPY_SLACK = 0.15
 """Largest allowed gap between a policy's entropy and its target, per component of an action."""
 BIN_SLACK = 1.0
-"""Largest allowed gap in one bin of preferences, per component. With a target of -1, bins of calm runs reached -1.7, and
-bins of bursts that the mean hides -2.1 to -2.6 (`docs/studies.md`)."""
+"""Largest allowed gap in one bin of preferences, per component. With a target of -1, bins of calm runs reached -1.7.
+Bins of bursts that the mean hides reached -2.1 to -2.6 (`docs/studies.md`)."""
 UTILITY_SHARE = 0.5
 """A UT below this share of the largest one so far raises an alarm, if the largest is positive."""
 SHOWN_FROM = 100_000
@@ -155,9 +156,7 @@ class Watch:
         self, config: RunConfig, spec: EnvSpec, own: Float64[np.ndarray, "p d"] | None, show: Callable[[str], None]
     ):
         self._limits, self._show = limits_of(config, spec), show
-        self._seeds = [f"seed {seed}" for seed in config.seed_list]
-        words = [] if own is None else [f", preference {','.join(f'{x:g}' for x in lam)}" for lam in own]
-        self._agents = [seed + word for seed in self._seeds for word in words or [""]]
+        self._seeds, self._agents = agent_names(config.seed_list, None), agent_names(config.seed_list, own)
         self._now: list[Alarm] = []
         self._num_shown = 0
 

@@ -94,6 +94,12 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
         raise DivergedError(f"{what} of {owner(int(np.argmin(is_finite)))} is no longer finite at step {step}")
 
 
+def agent_names(seeds: list[int], own: Float64[np.ndarray, "p d"] | None) -> list[str]:
+    """Return the name of each agent for messages, seed by seed: there is one for each of `own` (None: one per seed)."""
+    ends = [""] if own is None else [f", preference {','.join(f'{x:g}' for x in lam)}" for lam in own]
+    return [f"seed {seed}{end}" for seed in seeds for end in ends]
+
+
 Predictor = AgentPredictor | ArchivePredictor
 """The policies of a session at the time when the predictor was made; they act in plain NumPy."""
 

@@ -29,7 +29,7 @@ from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.evaluate import foreign_lanes
 from qpensieve.train.learner import Block, Learner, make_learner, spread
 from qpensieve.train.memory import check_memory
-from qpensieve.train.session import Accumulator, EnvFailedError, Session, check_finite, environment_errors
+from qpensieve.train.session import Accumulator, EnvFailedError, Session, agent_names, check_finite, environment_errors
 from qpensieve.train.workers import CollectionWorkers, EvaluationJob, EvaluationWorkers, can_work
 
 FREED_AT_ONCE = 256
@@ -279,16 +279,8 @@ class Trainer(Session):
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "rows *rest"]) -> None:
         """Raise DivergedError if a number is not finite; the message names its owner and the newest step."""
-        check_finite(what, value, lambda row: self._name(len(value), row), self._pending.step)
-
-    def _name(self, num_rows: int, row: int) -> str:
-        """Return the name of the owner of a row in an array that leads with agents or lanes."""
-        seed = f"seed {self.config.seed_list[row * self.config.seeds // num_rows]}"
-        own = self.algorithm.preferences
-        if own is None:
-            return seed
-        agent = row * self.num_agents // num_rows % len(own)
-        return f"{seed}, preference {','.join(f'{x:g}' for x in own[agent])}"
+        names = agent_names(self.config.seed_list, self.own_preferences)
+        check_finite(what, value, lambda row: names[row * len(names) // len(value)], self._pending.step)
 
 
 def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
