@@ -40,15 +40,16 @@ def empty(layout: RowLayout, capacity: int) -> Replay:
     return Replay(jnp.zeros((capacity, layout.width)), jnp.zeros((), jnp.int32))
 
 
-def empty_prioritized(layout: RowLayout, capacity: int) -> PrioritizedReplay:
-    ring = empty(layout, capacity)
-    return PrioritizedReplay(ring.rows, ring.written, priorities.empty(capacity))
-
-
 def empty_lanes(learning: Learning, layout: RowLayout, capacity: int, num_lanes: int) -> AnyReplay:
     """Return stacked empty replays of several lanes, with priorities if the learning needs them."""
-    make = empty if isinstance(learning, UniformLearning) else empty_prioritized
-    return jax.vmap(lambda _: make(layout, capacity))(jnp.arange(num_lanes))
+
+    def make(_: Array) -> AnyReplay:
+        ring = empty(layout, capacity)
+        if isinstance(learning, UniformLearning):
+            return ring
+        return PrioritizedReplay(ring.rows, ring.written, priorities.empty(capacity))
+
+    return jax.vmap(make)(jnp.arange(num_lanes))
 
 
 def put(

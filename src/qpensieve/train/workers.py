@@ -163,7 +163,7 @@ class CollectionWorkers(_Workers):
     def state(self) -> State:
         """Return the lanes as they were at the end of the newest whole block."""
         if self._states is None:
-            self._finish_launch()
+            self._settle()
         assert self._states is not None
         return join_states([pickle.loads(state) for state in self._states])
 
@@ -172,12 +172,13 @@ class CollectionWorkers(_Workers):
         lanes = make_lanes(self._domain, len(self._seeds), self._seeds, LaneOptions(num_threads=1))
         lanes.check_state(state)
         lanes.close()
-        self._drop_begun()
-        if self._is_launching:
-            self._finish_launch()
+        if self._begun is None:
+            self._settle()
+        else:
+            self.close()
         self._states = [pickle.dumps(part) for part in split_state(state, np.array(self._edges))]
         self._launch()
-        self._finish_launch()
+        self._settle()
 
     def policy(self, flat: Parameters) -> Parameters:
         """Return the parameters, to collect with."""
@@ -191,7 +192,6 @@ class CollectionWorkers(_Workers):
     def collect(self, policy: Parameters | None, number: int) -> Collected:
         """Collect block `number`: K steps of every lane, with the parameters `policy`; None: random actions."""
         if self._begun is None or self._begun[0] is not policy or self._begun[1] != number:
-            self._drop_begun()
             self._ask(policy, number)
         blocks, states = zip(*self._receive(), strict=True)
         self._begun, self._states = None, list(states)
@@ -218,8 +218,10 @@ class CollectionWorkers(_Workers):
         given = (self._domain, seeds, self._block, self._behaviour, self._memory)
         return RemoteObject(title, RemoteCollector, given, self._memory)
 
-    def _finish_launch(self) -> None:
-        """Wait until the workers are at the end of the newest whole block; launch again if an earlier launch failed."""
+    def _settle(self) -> None:
+        """Wait until the workers are at the end of the newest whole block; start them if an earlier start failed."""
+        if self._begun is not None:
+            self.close()  # they collect a block that is not needed
         if self._workers is None:
             self._launch()
         if self._is_launching:
@@ -227,16 +229,11 @@ class CollectionWorkers(_Workers):
             self._is_launching = False
 
     def _ask(self, policy: Parameters | None, number: int) -> None:
-        self._finish_launch()
+        self._settle()
         if policy is not None:
             self._memory.floats(policy.shape)[:] = policy
         self._send("collect", [(number, None if policy is None else policy.shape)] * self.num_workers)
         self._begun = (policy, number)
-
-    def _drop_begun(self) -> None:
-        """End the workers if they collect a block that is not needed."""
-        if self._begun is not None:
-            self.close()
 
 
 @dataclass(frozen=True, eq=False)
