@@ -27,7 +27,7 @@ def check_memory(
     """Refuse a run whose replay, networks and (on a CPU) foreign environments alone need more memory than there is.
 
     A run that passes may still lack memory: batches and gradients take some too. Networks of fewer than `MANY_AGENTS`
-    agents are not counted.
+    agents are not counted while the replay fits.
 
     Args:
         algorithm: The algorithm.
@@ -39,10 +39,14 @@ def check_memory(
     Raises:
         MemoryError: The memory is too small; the message says what is needed, what there is and what would fit.
     """
-    row, num = algorithm.lanes_per_seed * layout.width * NUMBER_BYTES, algorithm.agents_per_seed
-    networks = num * _bytes_of_agent(algorithm, layout.num_objectives) if seeds * num >= MANY_AGENTS else 0
+    row = algorithm.lanes_per_seed * layout.width * NUMBER_BYTES
+    room = _room(environments)
+    is_small = seeds * algorithm.agents_per_seed < MANY_AGENTS
+    if room[0] is None or (is_small and seeds * capacity * row <= room[0]):
+        return
+    networks = algorithm.agents_per_seed * _bytes_of_agent(algorithm, layout.num_objectives)
     what = f"replay and networks of {seeds:,} seed{'s' * (seeds > 1)}"
-    _check(what, seeds, (capacity, row, networks), "a replay_capacity", environments)
+    _check(what, seeds, (capacity, row, networks), "a replay_capacity", room)
 
 
 def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int, environments: int = 0) -> None:
@@ -63,12 +67,12 @@ def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int, environme
     step = tasks * cfg.ppo.num_lanes * NUMBER_BYTES * (spec.obs_size + spec.action_size + spec.num_objectives)
     sizes = (cfg.ppo.rollout_steps, step, tasks * _bytes_of_member(cfg.ppo, spec))
     what = f"rollouts and networks of {seeds:,} seed{'s' * (seeds > 1)} with {tasks:,} tasks each"
-    _check(what, seeds, sizes, "rollout_steps", environments)
+    _check(what, seeds, sizes, "rollout_steps", _room(environments))
 
 
-def _check(what: str, seeds: int, sizes: tuple[int, int, int], setting: str, environments: int) -> None:
+def _check(what: str, seeds: int, sizes: tuple[int, int, int], setting: str, there: tuple[int | None, str]) -> None:
     """Raise MemoryError if seeds of these `sizes` (rows, bytes of a row, bytes of networks) need too much memory."""
-    (rows, row, networks), (room, where) = sizes, _room(environments)
+    (rows, row, networks), (room, where) = sizes, there
     needed = seeds * (rows * row + networks)
     if room is None or needed <= room:
         return
