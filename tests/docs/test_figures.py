@@ -93,3 +93,22 @@ def test_the_text_shows_the_same():
     known = [measured(runs("HalfCheetah2d", ROBUST["HalfCheetah2d"])), printed("HalfCheetah2d"), of_mosac]
     assert shown(text)
     assert [one for one in shown(text) if one not in [rounded(values, one) for values in known]] == []
+
+
+def test_the_ratios_to_mosac_are_those_of_the_third_round():
+    """UT of `robust` over that of MO-SAC on the same seeds, at the last short evaluation."""
+    found = re.findall(r"(\d\.\d\d) (?:of MO-SAC's UT )?on\s+(\w+\dd)\b", README)
+    assert [domain for _, domain in found] == ["HalfCheetah2d", "Walker2d", "Ant3d"]
+    for shown_ratio, domain in found:
+        assert shown_ratio == f"{last_short(f'third-{domain}-h') / mosac_on(domain):.2f}"
+
+
+def last_short(*names: str) -> float:
+    folder = ROOT / "results" / "recipe"
+    files = [json.loads((folder / f"{name}.json").read_text()) for name in names]
+    return float(np.concatenate([run["short_protocol"][-1]["ut"] for run in files]).mean())
+
+
+def mosac_on(domain: str) -> float:
+    more = [name for name in (f"third-{domain}-mosac-more",) if (ROOT / "results" / "recipe" / f"{name}.json").exists()]
+    return last_short(f"second-{domain}-mosac", *more)
