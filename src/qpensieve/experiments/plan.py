@@ -239,10 +239,11 @@ def _population(config: RunConfig, name: ScaleName, goal: int | float, is_given:
         config = _change(config, SMALL_POPULATION | {"rollout_steps": 64, "eval_period": 20_000})
         return _change(config, {"steps": round(goal), "parameters_period": 50_000})
     config = _change(config, SMOKE)
-    one = iteration_of(config)
+    length = iteration_of(config)
     is_long = config.steps > _TABLE["paper"].steps
-    steps = round(goal) if is_given else one * SMOKE_ITERATIONS * (2 if is_long else 1)
-    return _change(config, {"steps": max(steps, one), "eval_period": 2 * one, "parameters_period": 4 * one})
+    steps = round(goal) if is_given else length * SMOKE_ITERATIONS * (2 if is_long else 1)
+    periods = {"eval_period": 2 * length, "parameters_period": 4 * length}
+    return _change(config, {"steps": max(steps, length)} | periods)
 
 
 def _change(config: RunConfig, changes: dict[str, object]) -> RunConfig:

@@ -63,7 +63,7 @@ class PlanResults:
         done = [(set(task.config.seed_list), task.folder) for task in tasks if is_done(task)]
         others = [(set(task.config.seed_list), task.folder) for task in tasks if not is_done(task)]
         settings = settings_of(self.plan.configs[wanted], SAME_SETTINGS)
-        files = [(set(one.config.seed_list), one.path) for one in self.exported if one.settings == settings]
+        files = [(set(run.config.seed_list), run.path) for run in self.exported if run.settings == settings]
         kept: list[Path] = []
         taken: set[int] = set()
         for seeds, path in [*done, *files, *others]:

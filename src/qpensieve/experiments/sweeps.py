@@ -61,7 +61,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
     metrics = _listed(content, "metrics", METRICS.__contains__, f"a list of {', '.join(METRICS)}")
     if not metrics and "metrics" in content:
         raise UserError(f"metrics must name at least one of {', '.join(METRICS)}, or be left out; got []")
-    then = _listed(content, "then", lambda one: one == "critic", '["critic"] or left out')
+    then = _listed(content, "then", lambda value: value == "critic", '["critic"] or left out')
     preferences = _listed(content, "preferences", _is_row, "a list of lists of numbers, such as [[0.5, 0.5]]")
     artefact = Artefact(
         re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "sweep",
@@ -72,7 +72,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
         metrics=metrics or METRICS[:2],
         preferences=tuple(tuple(map(float, row)) for row in preferences),
         reference=reference,
-        notes=_listed(content, "notes", lambda one: isinstance(one, str), "a list of texts"),
+        notes=_listed(content, "notes", lambda value: isinstance(value, str), "a list of texts"),
         critic=bool(then) or show == "critic",
     )
     if reference is not None and reference not in artefact.columns:
@@ -107,7 +107,7 @@ def _listed(content: dict[str, Any], key: str, is_right: Callable[[Any], bool], 
 
 
 def _is_row(value: Any) -> bool:
-    is_number = lambda one: isinstance(one, int | float) and not isinstance(one, bool)
+    is_number = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
     return isinstance(value, list) and bool(value) and all(map(is_number, value))
 
 

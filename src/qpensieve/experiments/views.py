@@ -65,7 +65,7 @@ class View:
         """Return row -> labels of its first two objectives."""
         specs = {row: self.spec(row) for row in self.artefact.rows}
         known = {row: find_domain(spec.id) for row, spec in specs.items()}
-        labels = {row: specs[row].objectives if one is None else one.labels for row, one in known.items()}
+        labels = {row: specs[row].objectives if domain is None else domain.labels for row, domain in known.items()}
         return {row: (of[0], of[1]) for row, of in labels.items()}
 
     def panels(
@@ -170,12 +170,12 @@ def _fronts(view: View) -> Report:
     artefact, panels, sources = view.artefact, {}, []
     goal = lambda row, column: view.results.plan.configs[artefact.cells[row, column]].steps
     for row in artefact.rows:
-        read = {column: cells.evaluation(view.runs(row, column), goal(row, column)) for column in view.columns(row)}
-        found = {column: one for column, one in read.items() if one is not None and one.returns is not None}
-        common = cells.common_preferences([one.preferences for one in found.values()]) if found else np.empty((0, 0))
-        points = {column: np.concatenate([*cells.returns_on(one, common)]) for column, one in found.items()}
+        read = {column: cells.newest_cell(view.runs(row, column), goal(row, column)) for column in view.columns(row)}
+        found = {column: cell for column, cell in read.items() if cell is not None and cell.returns is not None}
+        common = cells.common_preferences([cell.preferences for cell in found.values()]) if found else np.empty((0, 0))
+        points = {column: np.concatenate([*cells.returns_on(cell, common)]) for column, cell in found.items()}
         panels[row] = {column: points.get(column) for column in read}
-        sources += [source for one in found.values() for source in one.sources]
+        sources += [source for cell in found.values() for source in cell.sources]
     figure = paper_figures.draw_fronts(panels, view.axes(), artefact.title)
     caption = f"{artefact.title}. A point is the mean of the episodes of one seed under one preference."
     return Report(figures=[ReportFigure(artefact.name, artefact.title, caption, figure, tuple(sources))])

@@ -53,7 +53,7 @@ def over_rows(sheet: Sheet, metric: str) -> Sheet | None:
         caption=f"{sheet.title}, {metric} divided by {about_scale(sheet, metric)}.",
         rows=[ALL_ROWS],
         columns=columns,
-        metrics=[replace(one, powers={ALL_ROWS: 0}) for one in sheet.metrics if one.name == metric],
+        metrics=[replace(line, powers={ALL_ROWS: 0}) for line in sheet.metrics if line.name == metric],
         cells={(ALL_ROWS, column): scaled(column) for column in columns},
         notes=[f"Over {', '.join(scale)}" + (f"; left out: {', '.join(left)}." if left else ".")],
         reference=reference,

@@ -57,7 +57,7 @@ def read_cell(
     Raises:
         ValueError: Runs differ in domain, method or settings, or have different results for the same seed.
     """
-    found = evaluation(read_runs(paths, report), step)
+    found = newest_cell(read_runs(paths, report), step)
     if found is None:
         return Cell(goal=goal or 0, note="Started, not evaluated yet." if any(map(Path.exists, paths)) else "")
     return found if goal is None else replace(found, goal=goal)
@@ -104,42 +104,41 @@ def read_runs(paths: Sequence[Path], report: Path | None = None) -> list[RunResu
     """
     there = [path for path in paths if path.is_file() or (path / EVALUATIONS).is_file()]
     runs = sorted((read_run(path, report) for path in set(there)), key=lambda run: (run.seeds, *_rank(run)))
-    for one, other in combinations(runs, 2):
-        _check_pair(one, other)
+    for first, other in combinations(runs, 2):
+        _check_pair(first, other)
     return runs
 
 
-def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Cell | None:
+def newest_cell(runs: Sequence[RunResults], step: int | None = None) -> Cell | None:
     """Return the newest full evaluation of the runs up to a step, else the newest short one; None if there is none.
 
     Runs that are behind the furthest run are left out, and a note names them.
     """
-    each = [(run, None if (one := run.newest(step)) is None else cell_of(run, one)) for run in runs]
-    found = [(run, one) for run, one in each if one is not None]
-    if not found:
+    cells = {run: cell_of(run, newest) for run in runs if (newest := run.newest(step)) is not None}
+    if not cells:
         return None
-    order = lambda one: (one.protocol != SHORT, one.step)
-    best = max((one for _, one in found), key=order)
-    used = [(run, one) for run, one in found if order(one) == order(best) and one.protocol == best.protocol]
-    if best.protocol == SHORT:
-        check_same_short_preferences([run for run, _ in used])
-    merged = _merge([one for _, one in sorted(used, key=lambda pair: _rank(pair[0]))])
-    behind = [run for run, one in each if (run, one) not in used and not set(run.seeds) <= set(merged.seeds)]
+    progress = lambda cell: (cell.protocol != SHORT, cell.step, cell.protocol)
+    furthest = max(cells.values(), key=lambda cell: progress(cell)[:2])
+    used = {run: cell for run, cell in cells.items() if progress(cell) == progress(furthest)}
+    if furthest.protocol == SHORT:
+        check_same_short_preferences(list(used))
+    merged = _merge([used[run] for run in sorted(used, key=_rank)])
+    behind = [run for run in runs if run not in used and not set(run.seeds) <= set(merged.seeds)]
     return replace(merged, note=" ".join(f"Left out, being behind: {run.source.label}." for run in behind))
 
 
-def cell_of(run: RunResults, one: Evaluation) -> Cell:
+def cell_of(run: RunResults, evaluation: Evaluation) -> Cell:
     """Return the cell of one evaluation of one run."""
     return Cell(
-        _compared(one),
+        _compared(evaluation),
         run.seeds,
-        one.step,
+        evaluation.step,
         run.goal,
         (run.source,),
-        protocol=SHORT if one in run.history.short else _protocol(one),
+        protocol=SHORT if evaluation in run.history.short else _protocol(evaluation),
         domain=run.domain,
-        preferences=one.preferences,
-        returns=one.returns,
+        preferences=evaluation.preferences,
+        returns=evaluation.returns,
     )
 
 
@@ -183,7 +182,7 @@ def dominance_by_seed(ours: Cell, theirs: Cell) -> dict[int, float]:
     shared = [seed for seed in ours.seeds if seed in theirs.seeds]
     if not shared:
         return {}
-    a, b = (rounded(returns_on(one, common)[[one.seeds.index(seed) for seed in shared]]) for one in (ours, theirs))
+    a, b = (rounded(returns_on(cell, common)[[cell.seeds.index(seed) for seed in shared]]) for cell in (ours, theirs))
     return dict(zip(shared, np.asarray(metrics.episodic_dominance(a, b, common)).tolist(), strict=True))
 
 
@@ -210,9 +209,9 @@ def score_curve(runs: Sequence[RunResults], score: str = "hv") -> Curve | None:
     check_same_short_preferences(runs)
     found: BySeed = {}
     for run in runs:
-        for one in run.history.short:
-            if (values := one.score(score)) is not None:
-                _put(found, one.step, run.seeds, values)
+        for evaluation in run.history.short:
+            if (values := evaluation.score(score)) is not None:
+                _put(found, evaluation.step, run.seeds, values)
     return _curve(found, runs)
 
 
@@ -240,62 +239,62 @@ def preference_path(runs: Sequence[RunResults], lam: ArrayLike, num: int) -> Pat
 
 def _matching(ours: Cell, others: Sequence[RunResults], step: int | None, goal: int) -> Cell | None:
     """Find the reference's evaluation to compare with: the newest if it is comparable, else one up to the same step."""
-    for one in (evaluation(others, step), evaluation(others, ours.step)):
-        if one is None or (one.protocol == SHORT) != (ours.protocol == SHORT):
+    for cell in (newest_cell(others, step), newest_cell(others, ours.step)):
+        if cell is None or (cell.protocol == SHORT) != (ours.protocol == SHORT):
             continue
         # Full evaluations on different rows of the table compare on the rows that both have.
-        if compares(ours, replace(one, goal=goal, protocol=ours.protocol)):
-            return one
+        if compares(ours, replace(cell, goal=goal, protocol=ours.protocol)):
+            return cell
     return None
 
 
-def _protocol(one: Evaluation) -> str:
+def _protocol(evaluation: Evaluation) -> str:
     """Return `full protocol`, or the number of preferences or episodes that were played instead."""
-    whole = test_table(one.preferences.shape[1])
-    is_all = one.preferences.shape == whole.shape and np.allclose(one.preferences, whole)
-    parts = [] if is_all else [plural(len(one.preferences), "preference")]
-    parts += [] if one.num_episodes == FULL_EPISODES else [plural(one.num_episodes, "episode")]
+    whole = test_table(evaluation.preferences.shape[1])
+    is_all = evaluation.preferences.shape == whole.shape and np.allclose(evaluation.preferences, whole)
+    parts = [] if is_all else [plural(len(evaluation.preferences), "preference")]
+    parts += [] if evaluation.num_episodes == FULL_EPISODES else [plural(evaluation.num_episodes, "episode")]
     return ", ".join(parts) or FULL
 
 
-def _merge(each: Sequence[Cell]) -> Cell:
+def _merge(cells: Sequence[Cell]) -> Cell:
     """Join cells of different seeds; a seed that several cells have is taken from the first of them."""
-    owner = {seed: (one, i) for one in reversed(each) for i, seed in enumerate(one.seeds)}
+    owner = {seed: (cell, i) for cell in reversed(cells) for i, seed in enumerate(cell.seeds)}
     seeds = tuple(sorted(owner))
     take = lambda of: np.stack([of(owner[seed][0])[owner[seed][1]] for seed in seeds])
-    shared = [name for name in each[0].scores if all(name in one.scores for one in each)]
-    values = {name: take(lambda one, name=name: one.scores[name]) for name in shared}
-    returns = take(lambda one: one.returns) if all(one.returns is not None for one in each) else None
-    used = [one for one in each if any(owner[seed][0] is one for seed in seeds)]
-    sources = tuple(source for one in sorted(used, key=lambda one: one.seeds) for source in one.sources)
-    goal = max(one.goal for one in each)
-    return replace(each[0], seeds=seeds, goal=goal, returns=returns, values=values, sources=sources)
+    shared = [name for name in cells[0].scores if all(name in cell.scores for cell in cells)]
+    values = {name: take(lambda cell, name=name: cell.scores[name]) for name in shared}
+    returns = take(lambda cell: cell.returns) if all(cell.returns is not None for cell in cells) else None
+    used = [cell for cell in cells if any(owner[seed][0] is cell for seed in seeds)]
+    sources = tuple(source for cell in sorted(used, key=lambda cell: cell.seeds) for source in cell.sources)
+    goal = max(cell.goal for cell in cells)
+    return replace(cells[0], seeds=seeds, goal=goal, returns=returns, values=values, sources=sources)
 
 
-def _compared(one: Evaluation) -> dict[str, PerSeed]:
+def _compared(evaluation: Evaluation) -> dict[str, PerSeed]:
     """Return the scores that compare methods, by their headings."""
-    found = {score.compared: one.score(name) for name, score in SCORES.items() if score.compared}
+    found = {score.compared: evaluation.score(name) for name, score in SCORES.items() if score.compared}
     return {heading: values for heading, values in found.items() if values is not None}
 
 
-def _check_pair(one: RunResults, other: RunResults) -> None:
+def _check_pair(first: RunResults, other: RunResults) -> None:
     """Raise ValueError if two runs cannot be in the same cell, or have different results for the same seed."""
-    found = [difference.name for difference in settings_that_differ(one.config, other.config, {LEARNING})]
-    if one.history.full_preferences.tolist() != other.history.full_preferences.tolist():
+    found = [difference.name for difference in settings_that_differ(first.config, other.config, {LEARNING})]
+    if first.history.full_preferences.tolist() != other.history.full_preferences.tolist():
         found.append("test preferences")
-    points = [[] if run.history.reference is None else run.history.reference for run in (one, other)]
+    points = [[] if run.history.reference is None else run.history.reference for run in (first, other)]
     if not np.array_equal(points[0], points[1]):
         found.append("reference point")
     if found:
-        raise UserError(f"runs of one cell must have the same {found[0]}: {one.path} and {other.path} differ")
+        raise UserError(f"runs of one cell must have the same {found[0]}: {first.path} and {other.path} differ")
     theirs = {evaluated.step: evaluated.returns for evaluated in other.history.full}
-    both = [(evaluated.step, evaluated.returns, theirs.get(evaluated.step)) for evaluated in one.history.full]
-    for seed in sorted(set(one.seeds) & set(other.seeds)):
-        i, j = one.seeds.index(seed), other.seeds.index(seed)
+    both = [(evaluated.step, evaluated.returns, theirs.get(evaluated.step)) for evaluated in first.history.full]
+    for seed in sorted(set(first.seeds) & set(other.seeds)):
+        i, j = first.seeds.index(seed), other.seeds.index(seed)
         for step, a, b in both:
             if a is not None and b is not None and not np.allclose(a[i], b[j], rtol=ROUNDING, atol=ROUNDING):
                 raise UserError(
-                    f"seed {seed} has different results at step {step} in {one.path} and {other.path}: remove one of "
+                    f"seed {seed} has different results at step {step} in {first.path} and {other.path}: remove one of "
                     "them"
                 )
 
@@ -309,10 +308,10 @@ def _returns(runs: Sequence[RunResults], lam: np.ndarray) -> BySeed:
     """Return mean returns under a preference; of one step a full evaluation counts before curve and short ones."""
     found: BySeed = {}
     for run in runs:
-        for one in (*run.history.short, *run.history.curves, *run.history.full):
-            row = np.flatnonzero(np.abs(one.preferences - lam).max(axis=1) < CLOSE)
-            if len(row) and one.returns is not None:
-                _put(found, one.step, run.seeds, one.returns[:, row[0]])
+        for evaluation in (*run.history.short, *run.history.curves, *run.history.full):
+            row = np.flatnonzero(np.abs(evaluation.preferences - lam).max(axis=1) < CLOSE)
+            if len(row) and evaluation.returns is not None:
+                _put(found, evaluation.step, run.seeds, evaluation.returns[:, row[0]])
     return found
 
 

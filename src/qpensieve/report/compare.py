@@ -62,7 +62,7 @@ class Result:
         search = self.run.search
         if search is None:
             return None
-        share = self.played.step / max(one.step for one in self.run.history.full)
+        share = self.played.step / max(evaluation.step for evaluation in self.run.history.full)
         iterations = round(share * search["iterations"])
         generations = sum(end < iterations for end in search["generation_ends"])
         return iterations, generations, int(np.mean(search["fitness_steps_per_seed"]) * share)
@@ -75,8 +75,8 @@ def read(path: Path, step: int | None = None) -> Result:
         ValueError: There is no such evaluation, or its arrays do not fit each other.
     """
     run = read_run(path)
-    one = run.full_at(step)
-    return Result(run, cell_of(run, one), one.reference)
+    evaluation = run.full_at(step)
+    return Result(run, cell_of(run, evaluation), evaluation.reference)
 
 
 def on_common_preferences(results: Sequence[Result]) -> list[Result]:
@@ -155,13 +155,13 @@ def sheet(results: Sequence[Result]) -> Sheet:
 def table(results: Sequence[Result]) -> TextTable:
     """Return a table with a line for each run: UT, HV and ED against MO-SAC; warnings of `unequal` follow it."""
     made = sheet(results)
-    against = [name for name, one in zip(made.columns, results, strict=True) if one.run.algo == REFERENCE]
+    against = [name for name, result in zip(made.columns, results, strict=True) if result.run.algo == REFERENCE]
     titles = {metric.name: metric.name for metric in made.metrics}
     titles[ED] = f"ED against {'MO-SAC' if len(against) < 2 else against[0]}"
     first = [_first_columns(name, result, results) for name, result in zip(made.columns, results, strict=True)]
     scores = [[text_cell(made, ROW, name, metric) for metric in made.metrics] for name in made.columns]
     rows = [
-        [*map(TextCell, known.values()), *(replace(one, link="", runs=()) for one in views)]
+        [*map(TextCell, known.values()), *(replace(cell, link="", runs=()) for cell in views)]
         for known, views in zip(first, scores, strict=True)
     ]
     headings = [TextCell(titles[metric.name], power_of(made, ROW, metric)).heading for metric in made.metrics]
@@ -174,7 +174,7 @@ def _first_columns(name: str, result: Result, results: Sequence[Result]) -> dict
     """Return heading -> text of the columns before the scores."""
     step, lanes = result.played.step, result.run.lanes_per_seed
     known = {"method": name, "steps": f"{step:,}", "environment steps per seed": f"{step * lanes:,}"}
-    if any(one.search for one in results):
+    if any(result.search for result in results):
         known |= dict(zip(SEARCH_COLUMNS, map(str, result.search or "---"), strict=True))
     return known
 
@@ -201,9 +201,9 @@ def settings(results: Sequence[Result]) -> list[dict[str, str]]:
     names, flat = labels([result.run for result in results]), [settings_of(result.run.config) for result in results]
     known = {*SHOWN_ELSEWHERE, *(["algo"] if names == [result.run.algo for result in results] else [])}
     rows = []
-    for setting in dict.fromkeys(name for one in flat for name in one if name not in known):
-        texts = [_in_words(one[setting]) if setting in one else "-" for one in flat]
-        has = {result.run.algo for result, one in zip(results, flat, strict=True) if setting in one}
+    for setting in dict.fromkeys(name for values in flat for name in values if name not in known):
+        texts = [_in_words(values[setting]) if setting in values else "-" for values in flat]
+        has = {result.run.algo for result, values in zip(results, flat, strict=True) if setting in values}
         if len({text for result, text in zip(results, texts, strict=True) if result.run.algo in has}) > 1:
             rows.append({"setting": setting, **dict(zip(names, texts, strict=True))})
     return rows
@@ -225,7 +225,7 @@ def dominance(result: Result, other: Result) -> dict[int, float]:
         return found
     num = min(len(result.played.seeds), len(other.played.seeds))
     seeds = result.played.seeds[:num]
-    cut = lambda one: replace(one.played, seeds=seeds, returns=one.returns[:num])
+    cut = lambda side: replace(side.played, seeds=seeds, returns=side.returns[:num])
     return dominance_by_seed(cut(result), cut(other))
 
 

@@ -48,12 +48,13 @@ def logged_panels(objectives: Sequence[str]) -> list[Panel]:
     """Return all panels of logged values, in the order drawn."""
     edges = [f"{i / BINS:g} to {(i + 1) / BINS:g}" for i in range(BINS)]
     of_first = f"by preference for {objectives[0]}" if objectives else "by preference"
+    errors = {f"td_error_{i + 1}": name for i, name in enumerate(objectives)}
     binned = lambda name: {f"{name}_bin_{i + 1}": edges[i] for i in range(BINS)}
     return [
         Panel("critic loss, mean of a row", {"critic_loss": ""}, is_log=True),
         Panel("critic loss, largest of a row", {"critic_loss_max": ""}, is_log=True),
         Panel("length of the critics' gradient, largest seen", {"critic_gradient_max": ""}, is_log=True),
-        Panel("error of the critics", {f"td_error_{i + 1}": one for i, one in enumerate(objectives)}, is_log=True),
+        Panel("error of the critics", errors, is_log=True),
         Panel("entropy of the policy", {"entropy": ""}),
         Panel(f"entropy {of_first}", binned("entropy"), is_ordered=True),
         Panel(f"value λ · Q {of_first}", binned("q"), is_ordered=True),
@@ -186,7 +187,7 @@ def read_series(rows: list[dict[str, object]], key: str, num_seeds: int) -> Curv
 def short_note(*runs: RunResults) -> str:
     """Describe the short protocol of runs that share its preferences, for the foot of a picture."""
     rows = plural(len(runs[0].history.short_preferences), "preference")
-    episodes = sorted({one.num_episodes for run in runs for one in run.history.short[:1]})
+    episodes = sorted({evaluation.num_episodes for run in runs for evaluation in run.history.short[:1]})
     played = " or ".join(map(str, episodes)) + (" episode" if episodes == [1] else " episodes")
     known = runs[0].known
     other = "the paper's table" if known is not None and known.in_paper else "the full protocol"
@@ -198,10 +199,10 @@ def _scores(run: RunResults) -> dict[str, Curve]:
     short = run.history.short
     if not short:
         raise UserError(f"{run.path} has no short evaluation yet; nothing to draw")
-    steps = np.array([one.step for one in short], np.int64)
-    values = {name: [one.score(name) for one in short] for name in ("ut", "best_single", "hv")}
-    found = {name: each for name, each in values.items() if all(one is not None for one in each)}
-    return {name: Curve(steps, np.array(each, np.float64)) for name, each in found.items()}
+    steps = np.array([evaluation.step for evaluation in short], np.int64)
+    values = {name: [evaluation.score(name) for evaluation in short] for name in ("ut", "best_single", "hv")}
+    found = {name: scores for name, scores in values.items() if all(score is not None for score in scores)}
+    return {name: Curve(steps, np.array(scores, np.float64)) for name, scores in found.items()}
 
 
 def _by_preference(run: RunResults) -> dict[str, Curve]:
@@ -213,8 +214,8 @@ def _by_preference(run: RunResults) -> dict[str, Curve]:
     short = run.history.short
     if not short or len(short[0].preferences) > FEW or short[0].returns is None:
         raise UserError(f"{run.path} holds no curves of single preferences, which sac and hybrid-sac have")
-    steps, lam = np.array([one.step for one in short], np.int64), short[0].preferences
-    values = np.stack([one.returns for one in short if one.returns is not None])
+    steps, lam = np.array([evaluation.step for evaluation in short], np.int64), short[0].preferences
+    values = np.stack([evaluation.returns for evaluation in short if evaluation.returns is not None])
     name = lambda row: "λ = " + ", ".join(f"{x:g}" for x in row)
     return {f"λ · return, {name(row)}": Curve(steps, values[:, :, i] @ row) for i, row in enumerate(lam)}
 
@@ -225,7 +226,7 @@ def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Pan
     with interpreting(run / METRICS, "a log"):
         for panel in panels:
             series = {name: read_series(rows, name, num_seeds) for name in panel.names}
-            found = {name: one for name, one in series.items() if one is not None}
+            found = {name: curve for name, curve in series.items() if curve is not None}
             chosen += [(panel, found)] if found else []
     return chosen
 

@@ -245,7 +245,7 @@ def legend_below(figure: Figure, entries: Mapping[str, Artist], note: str = "", 
 def preference_colours(lam: Float64[np.ndarray, "n d"]) -> Float64[np.ndarray, "n 3"]:
     """Return the colour of each preference: its objectives' colours, mixed as light (squares of the values)."""
     hexes = [OBJECTIVE_COLOURS[i % len(OBJECTIVE_COLOURS)] for i in range(lam.shape[1])]
-    channels = np.array([[int(one[at : at + 2], 16) / 255 for at in (1, 3, 5)] for one in hexes])
+    channels = np.array([[int(code[at : at + 2], 16) / 255 for at in (1, 3, 5)] for code in hexes])
     return np.sqrt(np.clip(lam @ channels**2, 0.0, 1.0))
 
 

@@ -125,7 +125,7 @@ def write_report(folder: Path, report: Report) -> Path:
         LinkError: One of the files is a symbolic link.
     """
     _check_names(report)
-    pictures = {one.name: {ending: draw(one.figure, ending) for ending in METADATA} for one in report.figures}
+    pictures = {figure.name: {ending: draw(figure.figure, ending) for ending in METADATA} for figure in report.figures}
     texts = {PAGE: page(report, pictures), TEXT: _render("report.md", report=report)}
     for sheet in report.sheets:
         texts[f"{TABLES}/{sheet.name}.csv"] = text.csv(sheets.value_lines(sheet))
@@ -233,9 +233,9 @@ def small_table(sheet: Sheet, left_out: LeftOut) -> str:
     for row in rows:
         for metric in sheet.metrics:
             texts = []
-            for one in (text_cell(sheet, row, column, metric) for column in columns):
-                mean = f"**{one.text}**" if one.is_best else one.text
-                texts.append(", ".join([f"{mean} ({one.printed})" if one.printed else mean, *one.marks]))
+            for cell in (text_cell(sheet, row, column, metric) for column in columns):
+                mean = f"**{cell.text}**" if cell.is_best else cell.text
+                texts.append(", ".join([f"{mean} ({cell.printed})" if cell.printed else mean, *cell.marks]))
             name = TextCell(metric.name, power_of(sheet, row, metric)).heading
             lines.append(f"| {row} | {name} | {' | '.join(texts)} |")
     names = _without_run(sheet, rows, columns, left_out)

@@ -93,7 +93,7 @@ def file_of(out: Path, name: str) -> Path:
 def missing(run: Path) -> list[str]:
     """List the pictures that an exported run has no data for, and why; a sentence each."""
     data = read_run(run)
-    searches = [name for name, one in PICTURES.items() if one.needs == SEARCH]
+    searches = [name for name, picture in PICTURES.items() if picture.needs == SEARCH]
     said = [f"no {name}.png: an exported file does not hold the search, the run's folder does" for name in searches]
     said = said if data.record is None and data.search is not None else []
     if data.lacks_returns:

@@ -18,7 +18,8 @@ from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.errors import UserError, make_folder
 from qpensieve.preferences import test_table
 from qpensieve.records import calibration as calibrations
-from qpensieve.records import critic_errors, evaluations
+from qpensieve.records import critic_errors
+from qpensieve.records import evaluations as tables
 from qpensieve.records import search as searches
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.critic_errors import CriticErrors
@@ -148,7 +149,7 @@ class RunResults:
             ValueError: The file is damaged.
         """
         if self.exported is None:
-            table = evaluations.load(self.path / EVALUATIONS)
+            table = tables.load(self.path / EVALUATIONS)
             return _history_of(table, self.first_seed, self.calibration)
         with interpreting(self.path, KIND):
             return _exported_history(self.path, self.config, self.exported)
@@ -189,10 +190,10 @@ class RunResults:
 
     def newest(self, step: int | None = None) -> Evaluation | None:
         """Return the newest full evaluation up to a step (None: any), else the newest short one; None without one."""
-        for every in (self.history.full, self.history.short):
-            there = [one for one in every if step is None or one.step <= step]
-            if there:
-                return max(there, key=lambda one: one.step)
+        for evaluations in (self.history.full, self.history.short):
+            up_to = [evaluation for evaluation in evaluations if step is None or evaluation.step <= step]
+            if up_to:
+                return max(up_to, key=lambda evaluation: evaluation.step)
         return None
 
     @property
@@ -278,7 +279,7 @@ class RunResults:
         Raises:
             ValueError: There is no full evaluation, or none at this step.
         """
-        found = {one.step: one for one in self.history.full}
+        found = {evaluation.step: evaluation for evaluation in self.history.full}
         if not found:
             which = self.path if self.exported is None else "RUN"
             raise UserError(f"{self.path} has no full evaluation yet: run 'qpensieve evaluate {which}'")
@@ -350,14 +351,14 @@ def export(folder: Path, out: Path) -> Path:
         "provenance": run.provenance,
         "preferences": history.full_preferences.tolist(),
         "reference": None if history.reference is None else history.reference.tolist(),
-        "short_protocol": [_row(one, has_returns) for one in history.short],
-        "full_protocol": [_row(one, has_returns=True) for one in history.full],
+        "short_protocol": [_row(evaluation, has_returns) for evaluation in history.short],
+        "full_protocol": [_row(evaluation, has_returns=True) for evaluation in history.full],
     }
     if curves:
         content["curves"] = {
             "preferences": curves[0].preferences.tolist(),
-            "steps": [one.step for one in curves],
-            "mean_returns": [_numbers(one.returns) for one in curves],
+            "steps": [evaluation.step for evaluation in curves],
+            "mean_returns": [_numbers(evaluation.returns) for evaluation in curves],
         }
     if run.calibration is not None:
         content["calibration"] = run.calibration.to_dict()
@@ -410,8 +411,8 @@ def _history_of(table: Evaluations, first_seed: int, known: Calibration | None) 
     seeds = list(range(first_seed, first_seed + table.num_seeds))
     of_step = lambda step: known if known is not None and (known.step, known.seeds) == (step, seeds) else None
     make = lambda steps, returns, lam: tuple(
-        Evaluation(step, one.shape[2], lam, table.reference, one, calibration=of_step(step))
-        for step, one in zip(steps.tolist(), returns, strict=True)
+        Evaluation(step, episodes.shape[2], lam, table.reference, episodes, calibration=of_step(step))
+        for step, episodes in zip(steps.tolist(), returns, strict=True)
     )
     return History(
         table.num_seeds,
@@ -466,12 +467,13 @@ def _exported_curves(content: Mapping[str, Any] | None, seeds: int) -> tuple[Eva
         return ()
     preferences, steps = np.array(content["preferences"], np.float64), content["steps"]
     returns = np.array(content["mean_returns"], np.float64).reshape(len(steps), seeds, len(preferences), 1, -1)
-    return tuple(Evaluation(int(at), 1, preferences, None, one) for at, one in zip(steps, returns, strict=True))
+    return tuple(Evaluation(int(step), 1, preferences, None, mean) for step, mean in zip(steps, returns, strict=True))
 
 
-def _row(one: Evaluation, has_returns: bool) -> Mapping[str, object]:
-    row = {"step": one.step, "episodes": one.num_episodes} | {name: _numbers(one.score(name)) for name in SCORES}
-    return row | ({"mean_returns": _numbers(one.returns)} if has_returns else {})
+def _row(evaluation: Evaluation, has_returns: bool) -> Mapping[str, object]:
+    scores = {name: _numbers(evaluation.score(name)) for name in SCORES}
+    returns = {"mean_returns": _numbers(evaluation.returns)} if has_returns else {}
+    return {"step": evaluation.step, "episodes": evaluation.num_episodes, **scores, **returns}
 
 
 def _numbers(values: np.ndarray | None) -> list[object] | None:

@@ -217,12 +217,12 @@ def cell_statistics(sheet: Sheet, row: str, column: str, metric: Metric) -> Cell
     other = sheet.cell(row, sheet.reference)
     if not other.has(metric.name) or not compares(cell, other):
         return CellStatistics(summary, is_best=is_best)
-    ours, theirs = (np.stack(list(one.of(metric.name).values())) for one in (cell, other))
+    ours, theirs = (np.stack(list(side.of(metric.name).values())) for side in (cell, other))
     improvement = (metrics.probability_of_improvement(ours, theirs), *metrics.improvement_interval(ours, theirs))
     shared = shared_seeds([cell, other], metric.name)
     if len(shared) < 2:
         return CellStatistics(summary, improvement, None, is_best)
-    ours, theirs = (np.stack([one.of(metric.name)[seed] for seed in shared]) for one in (cell, other))
+    ours, theirs = (np.stack([side.of(metric.name)[seed] for seed in shared]) for side in (cell, other))
     return CellStatistics(summary, improvement, metrics.paired_difference(ours, theirs), is_best)
 
 
@@ -326,10 +326,10 @@ def table(sheet: Sheet) -> TextTable:
 
 def seed_table(sheet: Sheet) -> TextTable | None:
     """Return the values of every seed as a table of text; None if there are no values."""
-    show = lambda value: " / ".join(f"{one:.6g}" for one in value.reshape(-1).tolist())
+    show = lambda value: " / ".join(f"{number:.6g}" for number in value.reshape(-1).tolist())
     rows = [
-        [*map(TextCell, where), TextCell(", ".join(f"{seed}: {show(value)}" for seed, value in of.items()))]
-        for *where, of in _places(sheet)
+        list(map(TextCell, (row, column, metric.name, ", ".join(f"{seed}: {show(x)}" for seed, x in of.items()))))
+        for row, column, metric, of in _places(sheet)
         if of
     ]
     headings = [sheet.corner, "column", "metric", "seed: value"]
@@ -342,18 +342,18 @@ def value_lines(sheet: Sheet) -> list[Sequence[object]]:
     for row, column, metric, of in _places(sheet):
         cell = sheet.cell(row, column)
         for seed, value in of.items():
-            source = next((one for one in cell.sources if seed in one.seeds), None)
+            source = next((source for source in cell.sources if seed in source.seeds), None)
             origin = (source.path or source.label, source.commit) if source else (cell.derived, "")
             ends = (cell.step, cell.goal, cell.protocol) if cell.sources else ("", "", cell.protocol)
             for task, number in zip(sheet.tasks or ("",), value.reshape(-1).tolist(), strict=True):
-                lines.append((row, column, metric, seed, task, repr(number), *ends, *origin))
+                lines.append((row, column, metric.name, seed, task, repr(number), *ends, *origin))
     return lines
 
 
 def statistics_lines(sheet: Sheet) -> list[Sequence[object]]:
     """Return one line per cell and metric: all statistics, the paper's numbers, and whether the cell is complete."""
-    of = lambda metric: next(one for one in sheet.metrics if one.name == metric)
-    return [SUMMARY_COLUMNS, *(_statistics(sheet, row, column, of(name)) for row, column, name, _ in _places(sheet))]
+    places = [(row, column, metric) for row, column, metric, _ in _places(sheet)]
+    return [SUMMARY_COLUMNS, *(_statistics(sheet, *place) for place in places)]
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
@@ -364,12 +364,12 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]}-{seeds[-1]}" if is_range else "seeds " + ", ".join(map(str, seeds))
 
 
-def _places(sheet: Sheet) -> Iterator[tuple[str, str, str, dict[int, np.ndarray]]]:
-    """Row, column, metric, and the values by seed."""
+def _places(sheet: Sheet) -> Iterator[tuple[str, str, Metric, dict[int, np.ndarray]]]:
+    """Yield row, column, metric, and the values by seed."""
     for row in sheet.rows:
         for column in sheet.columns:
             for metric in sheet.metrics:
-                yield row, column, metric.name, sheet.cell(row, column).of(metric.name)
+                yield row, column, metric, sheet.cell(row, column).of(metric.name)
 
 
 def _row_notes(sheet: Sheet, row: str, metric: Metric) -> tuple[str, ...]:

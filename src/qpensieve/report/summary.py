@@ -191,5 +191,6 @@ def _heading(name: str, objectives: Sequence[str]) -> str:
     """Return the heading to show: UT scores name their measurement, correlations their objective; others stay."""
     if name in SOURCES:
         return SOURCES[name]
-    numbered = {SCORES["correlation"].label.format(i=i + 1): f"corr {one}" for i, one in enumerate(objectives)}
+    label = SCORES["correlation"].label
+    numbered = {label.format(i=i): f"corr {objective}" for i, objective in enumerate(objectives, start=1)}
     return numbered.get(name, name)

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 
 from qpensieve.console import PAGE, Row, format_table
 from qpensieve.errors import UserError
@@ -166,8 +167,7 @@ def terminal(table: TextTable) -> str:
     rows = []
     for row in table.rows:
         columns = [[cell.heading, *cell.details, *cell.marks, *cell.paper] for cell in row]
-        for i in range(max(map(len, columns))):
-            rows.append(dict(zip(table.headings, (one[i] if i < len(one) else "" for one in columns), strict=True)))
+        rows += [dict(zip(table.headings, line, strict=True)) for line in zip_longest(*columns, fillvalue="")]
     shown = re.sub(r"\n{3,}", "\n\n", format_table(rows)).strip()
     return "\n\n".join([shown, *(textwrap.fill(note, PAGE) for note in (*table.notes, *table.below))])
 
