@@ -57,7 +57,7 @@ class TestPrepare:
     @pytest.mark.parametrize(
         ("name", "config", "said"),
         [
-            (".tmp-a", tiny(), "must be that of a folder"),
+            (".tmp-a", tiny(), "must be a valid name of a folder"),
             ("a", RunConfig("DST2d", steps=130), "steps must be a multiple of block"),
         ],
     )

@@ -160,7 +160,7 @@ class Where:
     runs_per_gpu: Annotated[int | None, at_least(1)] = None
     """Runs that share a card. Default: 4 where there are two cores for each; slurm: 1."""
     address: str = "auto"
-    """ray: the head of the cluster, HOST:PORT; auto: that of this machine."""
+    """ray: the head of the cluster, HOST:PORT; auto: the cluster of this machine."""
     fetch: bool = False
     """ray: send folders to the nodes and bring them home, because there is no shared file system."""
     job: Request = field(default_factory=Request)
@@ -214,7 +214,7 @@ def run(
 
 @contextmanager
 def _compiling_quickly() -> Iterator[None]:
-    """Let workers that start within the block compile without optimisation, which tiny runs spend most time on.
+    """Let workers that start within the block compile without optimisation; tiny runs mostly compile.
 
     Only these workers: the flags change bits, so this process and later ones must not inherit them.
     """

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from qpensieve import settings
 from qpensieve.compatibility import is_bound_to_length
@@ -39,7 +39,7 @@ class Wanted:
         domain: A domain, a Gymnasium id, or module:factory.
         algo: Name of the method.
         settings: Changes to the preset as pairs of name and value, in the order of the run's name.
-        steps: Environment steps of each seed. None: those of the preset.
+        steps: Environment steps of each seed. None: the preset's.
         preset: Preset of all other settings.
         seeds: Number of seeds. None: the number of the plan.
     """
@@ -93,7 +93,7 @@ class Artefact:
         show: Kind of table or figure: a name of `views.SHOWS`, or `settings`.
         cells: Place -> run; places without a run are shown as empty.
         metrics: Scores that a table shows.
-        preferences: Preferences of curves, one panel each. Empty: those of the run's curves.
+        preferences: Preferences of curves, one panel each. Empty: the paper's for each domain.
         reference: Column with which others are compared (ED, probability of improvement). None: no comparison.
         printed: The numbers of the paper.
         notes: Notes for readers, such as why numbers are not comparable.
@@ -157,7 +157,6 @@ def _plain(value: object) -> str:
 
 
 ScaleName = Literal["paper", "short", "smoke"]
-SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
 COUNTS = ("random_steps", "push_after", "push_period", "switch_after", "replay_capacity")
 """Settings that count steps or updates, which a shorter scale divides."""
 SMALL_POPULATION: dict[str, object] = {"minibatches": 4, "warmup_iterations": 8, "generation_iterations": 4}
@@ -212,7 +211,7 @@ def scaled(config: RunConfig, name: ScaleName, steps: int | None = None) -> RunC
     Args:
         config: The run as in the paper.
         name: The scale.
-        steps: Steps in place of 1 500 000; runs of other lengths keep their ratio to that. None: those of the scale.
+        steps: Steps in place of 1 500 000; runs of other lengths change in proportion. None: the scale's.
     """
     scale, full = _TABLE[name], _TABLE["paper"].steps
     if name == "paper":
@@ -246,7 +245,7 @@ def _population(config: RunConfig, name: ScaleName, goal: int | float, is_given:
     return _change(config, {"steps": max(steps, length)} | periods)
 
 
-def _change(config: RunConfig, changes: dict[str, object]) -> RunConfig:
+def _change(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
     """Return the run with the changes whose settings it has."""
     known = settings.flat(config)
     return override(config, {name: value for name, value in changes.items() if name in known})
@@ -265,8 +264,8 @@ class Size:
 
     Attributes:
         scale: paper, short or smoke.
-        seeds: Seeds of each run. None: those of the scale.
-        steps: Steps of a run that has 1 500 000 in the paper. None: those of the scale.
+        seeds: Seeds of each run. None: the scale's.
+        steps: Steps of a run that has 1 500 000 in the paper. None: the scale's.
         only: Domains to keep. Empty: all.
     """
 
@@ -320,8 +319,7 @@ def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
     Raises:
         ValueError: No artefact has a domain to keep, or a run cannot run.
     """
-    kept = tuple(_only(artefact, size.only) for artefact in artefacts)
-    _check_only(artefacts, size.only)
+    kept = _on_domains(artefacts, size.only)
     measured: dict[Wanted, bool] = {}
     for artefact in kept:
         for wanted in artefact.cells.values():
@@ -384,20 +382,22 @@ def _there(root: Path, name: str) -> list[range]:
     return found
 
 
-def _only(artefact: Artefact, domains: tuple[str, ...]) -> Artefact:
-    if not domains:
-        return artefact
-    return replace(artefact, cells={place: w for place, w in artefact.cells.items() if _id_of(w.domain) in domains})
+def _on_domains(artefacts: Sequence[Artefact], domains: tuple[str, ...]) -> tuple[Artefact, ...]:
+    """Return the artefacts with their cells of some domains; all cells if no domain is given.
 
-
-def _check_only(artefacts: Sequence[Artefact], domains: tuple[str, ...]) -> None:
-    there = list(dict.fromkeys(_id_of(w.domain) for artefact in artefacts for w in artefact.cells.values()))
+    Raises:
+        ValueError: No run is on one of the domains.
+    """
+    there = list(dict.fromkeys(_id_of(run.domain) for artefact in artefacts for run in artefact.cells.values()))
     wrong = [domain for domain in domains if domain not in there]
     if wrong:
         raise UserError(
             f"--only: no run is on the domain {wrong[0]!r} in these tables and figures; their domains: "
             f"{', '.join(there) or 'none'}"
         )
+    is_kept = lambda run: not domains or _id_of(run.domain) in domains
+    cells = [{place: run for place, run in artefact.cells.items() if is_kept(run)} for artefact in artefacts]
+    return tuple(replace(artefact, cells=kept) for artefact, kept in zip(artefacts, cells, strict=True))
 
 
 def _id_of(domain: str) -> str:

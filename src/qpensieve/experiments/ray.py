@@ -69,7 +69,7 @@ def run_worker(folder: Path, options: Sequence[str], cores: int, share: float, p
         options: Options of the worker.
         cores: Number of cores of the worker.
         share: Share of a card for the worker; 0: no card.
-        program: Command of the worker; None: that of the node's Python.
+        program: Command of the worker. None: `local.PROGRAM`.
     """
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if share else None  # Ray has chosen the card
     worker = local.start_worker(folder, options, local.environment(cores, gpu, share), program or local.PROGRAM)
@@ -162,7 +162,7 @@ class OnRay:
         at_once: Most runs side by side. None: as many as fill the cluster.
         runs_per_gpu: Runs that share a card.
         fetch: Send folders to the nodes and bring them home, because there is no shared file system.
-        program: Command of a worker; None: that of the nodes' Python.
+        program: Command of a worker. None: `local.PROGRAM`.
     """
 
     pause = 0.5

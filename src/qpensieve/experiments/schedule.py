@@ -81,7 +81,7 @@ def train_all(
 
     Args:
         tasks: All tasks, in the order in which they are started.
-        engine: Where workers run; it is closed in the end.
+        engine: The engine that runs the workers; it is closed at the end.
         tries: Number of tries in a row without progress after which a run has failed.
         show: Called with all tasks and their progress, about once a second.
         say: Called with a line for the user.

@@ -17,6 +17,7 @@ import itertools
 import re
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def read_sweep(path: Path) -> Artefact:
     """Read the plan in a file.
 
     Raises:
-        ValueError: The file is no such plan; the message names the field and what it must be.
+        ValueError: The file is not a valid plan; the message names the field and what it must be.
         OSError: The file cannot be read.
     """
     if not path.is_file():
@@ -156,32 +157,29 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     own = dict(own)
     row, column = (None if name is None else str(name) for name in (own.pop("row", None), own.pop("column", None)))
     both = {**shared, **own}
-    if "domain" not in both:
+    domain, algo = both.get("domain"), str(both.get("algo", "qpensieve"))
+    preset = str(both.get("preset", default_preset(algo)))
+    if domain is None:
         raise UserError("every run needs a domain, under [run], in the [grid] or in [[runs]]")
-    if not isinstance(both["domain"], str):
-        raise UserError(f"domain must be a text, got {both['domain']!r}; several are a list in the [grid]")
+    if not isinstance(domain, str):
+        raise UserError(f"domain must be a text, got {domain!r}; several are a list in the [grid]")
     if "first_seed" in both:
         raise UserError(f"first_seed must be left out, got {both['first_seed']}: seeds of a plan are counted from 0")
-    algo = str(both.get("algo", "qpensieve"))
-    preset = str(both.get("preset", default_preset(algo)))
-    usual = default_config(str(both["domain"]), algo, preset)
+    usual = default_config(domain, algo, preset)
     _check_names(both, usual)
     both, own = ({name: fit(usual, name, value) for name, value in values.items()} for values in (both, own))
     for name in ("seeds", "steps"):
         value = both.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"{name} must be a whole number of at least 1, got {value!r}")
-    named = {key: value for key, value in own.items() if key not in ("domain", "seeds")}
     changes = {key: value for key, value in both.items() if key not in OF_THE_RUN}
-    if "steps" in own:  # these distinguish runs; shared steps may grow later
+    if "steps" in own:  # own steps distinguish a run from others; shared steps may grow later
         changes["steps"] = own["steps"]
-    settings = tuple(changes.items())
     steps = None if "steps" in own else both.get("steps")
-    wanted = Wanted(str(both["domain"]), algo, settings, steps, preset, both.get("seeds"))
+    wanted = Wanted(domain, algo, tuple(changes.items()), steps, preset, both.get("seeds"))
     config = wanted.config()
     check(with_schedule(config))
     check_fits(config)
-    wanted = wanted if wanted.seeds else Wanted(wanted.domain, algo, settings, steps, preset, config.seeds)
-    about = ", ".join(f"{key} {shown(value)}" for key, value in named.items() if key != "algo")
-    given = ", ".join(part for part in (algo if "algo" in named or not about else "", about) if part)
-    return (row or str(both["domain"]), column or given), wanted
+    about = [f"{key} {shown(value)}" for key, value in own.items() if key not in ("domain", "seeds", "algo")]
+    given = ", ".join([algo, *about] if "algo" in own or not about else about)
+    return (row or domain, column or given), replace(wanted, seeds=wanted.seeds or config.seeds)

@@ -96,7 +96,7 @@ def last_step(config: RunConfig) -> int:
 def folder_differences(task: Task) -> list[str]:
     """List in words the settings in which a task's folder holds another run; the number of steps may differ.
 
-    A folder without a configuration gives an empty list, one that cannot be read a list of the error.
+    Without a configuration the list is empty. If the configuration cannot be read, the list holds the error.
     """
     if not (task.folder / CONFIG).exists():
         return []
@@ -115,7 +115,7 @@ def prepare(task: Task) -> None:
             steps.
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.,+=-]*", task.name):
-        raise UserError(f"the name of a task must be that of a folder, got {task.name!r}")
+        raise UserError(f"the name of a task must be a valid name of a folder, got {task.name!r}")
     configs.check(task.config)
     configs.check_can_be_saved(task.config)
     path = task.folder / CONFIG

@@ -12,7 +12,7 @@ Returns = Float64[np.ndarray, "pairs rollouts d"]
 class CriticError:
     """The error of one critic under one preference, over independent pairs (s, a).
 
-    The value of a pair is that of the twin with the smaller lam . Q, its return the mean over rollouts.
+    The value of a pair comes from the twin with the smaller lam . Q. Its return is the mean over rollouts.
 
     Attributes:
         error: L_critic: mean of ||Q - return||. The noise of the returns adds to it.

@@ -70,7 +70,7 @@ def with_dominance(cell: Cell, against: Sequence[Path], step: int | None = None,
         cell: A cell that was read from runs.
         against: Runs of the method that ED is measured against. Empty: the cell is returned as it is.
         step: Newest step of these runs to use. None: any.
-        goal: Steps of a whole run of that method. None: those of the cell.
+        goal: Steps of a whole run of that method. None: the cell's.
     """
     if cell.values is None or not against:
         return cell

@@ -89,7 +89,7 @@ def on_common_preferences(results: Sequence[Result]) -> list[Result]:
 
 
 def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) -> list[Result]:
-    """Set one reference point: the one given, else the one that the results have.
+    """Return the results with one reference point: `reference`, or else their own.
 
     Raises:
         ValueError: The point does not fit the objectives; or no point is given and the results have different ones.

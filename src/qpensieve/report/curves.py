@@ -206,7 +206,7 @@ def _scores(run: RunResults) -> dict[str, Curve]:
 
 
 def _by_preference(run: RunResults) -> dict[str, Curve]:
-    """Return preference -> lam . return under it, for a run whose agents have preferences of their own.
+    """Return preference -> lam . return, for a run whose agents have their own preferences.
 
     Raises:
         ValueError: The run has no such evaluations.

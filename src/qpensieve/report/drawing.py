@@ -100,7 +100,7 @@ def check_picture(path: Path) -> Path:
     """Check that a picture can be written to a path, and return the path.
 
     Raises:
-        ValueError: The ending of the path is not that of a picture.
+        ValueError: The path does not end like a picture.
         LinkError: The path is a symbolic link.
     """
     if path.suffix.lower() not in SUFFIXES:
@@ -188,7 +188,7 @@ def draw_seeds(
 ) -> Float64[np.ndarray, " t"]:
     """Draw a thin line for each seed, their mean, and a band of one standard deviation; return the mean.
 
-    On a logarithmic axis, mean and deviation are those of the logarithm. Values that are not finite are left out.
+    On a logarithmic axis, mean and deviation are taken over logarithms. Values that are not finite are left out.
 
     Args:
         axes: The panel.

@@ -148,7 +148,7 @@ def write_report(folder: Path, report: Report) -> Path:
 
 
 def _check_names(report: Report) -> None:
-    """Raise ValueError for a name that cannot be that of a file, or that two tables or two figures have."""
+    """Raise ValueError for a name that cannot name a file, or that two tables or two figures share."""
     for kind, named in (("table", (*report.sheets, *report.listings)), ("figure", report.figures)):
         for part in named:
             check_name(kind, part.name)

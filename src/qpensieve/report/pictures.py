@@ -47,8 +47,8 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
 
     Args:
         run: The folder or file.
-        out: File of one picture (`what`, or the front), or a folder. None: the run's folder, or that of the exported
-            file.
+        out: File of one picture (`what`, or the front), or a folder. None: the run's folder, or the folder of the
+            exported file.
         what: The picture to draw. None: all that the run has data for.
 
     Raises:
@@ -84,7 +84,7 @@ def file_of(out: Path, name: str) -> Path:
     """Return the file of one picture: `out`, or a file of this name in the folder `out`.
 
     Raises:
-        ValueError: The ending of `out` is that of another kind of file.
+        ValueError: `out` ends like another kind of file.
     """
     _check_folder(out)
     return out if is_picture(out) else out / name

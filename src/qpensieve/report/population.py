@@ -226,7 +226,7 @@ def _scatter_measured(axes: Axes, objs: Float64[np.ndarray, "n 2"]) -> None:
 
 
 def _draw_volumes(axes: Axes, search: Search) -> None:
-    """The archives' hypervolume over iterations, with a line where each generation begins."""
+    """Draw the hypervolume of the archives over iterations, with a line where each generation begins."""
     for end in search.ends[:-1]:
         axes.axvline(end, color="#CCCCCC", linewidth=0.8, zorder=1)
     if len(search.ends) > 1:
@@ -245,7 +245,7 @@ def _draw_volumes(axes: Axes, search: Search) -> None:
 
 
 def _volumes(record: SearchRecord, seed: int, at: Sequence[int]) -> list[float]:
-    """`record.hypervolume_of(seed, t)` for increasing t, each archive made from the one before."""
+    """Return `record.hypervolume_of(seed, t)` for increasing t; each archive is made from the archive before."""
     volumes, archive, done = [], np.empty((0, len(record.reference))), 0
     for t in at:
         new = record.objs[done + 1 : t + 1, seed].reshape(-1, len(record.reference))
@@ -257,7 +257,7 @@ def _volumes(record: SearchRecord, seed: int, at: Sequence[int]) -> list[float]:
 
 
 def _shown_stages(num: int) -> list[int]:
-    """The warm-up, the newest generation, and some evenly spaced ones between them."""
+    """Return the warm-up (0), the newest generation, and some evenly spaced generations between them."""
     return sorted(set(np.linspace(0, num - 1, min(num, MOST_FRONTS)).round().astype(int).tolist()))
 
 
@@ -273,9 +273,9 @@ def _add_generation_bar(figure: Figure, search: Search, panels: list[Axes]) -> N
 
 
 def _limits(search: Search, shown: Points) -> list[tuple[float, float]]:
-    """The range to show per objective: that of `shown`, or of all policies if it is empty.
+    """Return the range to show per objective: the range of `shown`, or of all policies if `shown` is empty.
 
-    It includes a reference that is near. It leaves out the many policies far below, which would make the fronts tiny.
+    The range includes a near reference point. It leaves out policies far below, with which the fronts would look tiny.
     """
     if len(shown) == 0:
         shown = search.record.objs[1:].reshape(-1, search.d)
@@ -304,7 +304,7 @@ def _archive_title(search: Search, seed: int) -> str:
 
 
 def _outside(search: Search, seeds: Sequence[int], limits: Sequence[tuple[float, float]]) -> str:
-    """The number of measured policies outside the panels, in words."""
+    """Return in words how many measured policies are outside the panels."""
     objs = np.concatenate([search.measured(seed) for seed in seeds])
     low, high = np.array(limits).T
     num = int((~((objs >= low) & (objs <= high)).all(axis=1)).sum())
@@ -369,7 +369,7 @@ def _draw_changes(axes: Axes, search: Search, tasks: _Predictions, j: int) -> Sc
 
 
 def _draw_arrows(axes: Axes, search: Search, tasks: _Predictions) -> None:
-    """Draw arrows for one generation: from the start of a task to its prediction, and to what it reached."""
+    """Draw arrows for one generation: from the start of each task to its predicted and to its reached objectives."""
     whole = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "inches"}
     tasks = tasks.where(tasks.seed < MOST_SEEDS)
     axes.quiver(*tasks.start.T, *(tasks.predicted - tasks.start).T, color=PALE, width=0.02, zorder=2, **whole)

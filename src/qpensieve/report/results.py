@@ -181,15 +181,8 @@ class RunResults:
             return self.exported.get("search")
         return None if self.record is None else summarize_search(self.record)
 
-    @property
-    def num_tasks(self) -> int | None:
-        """Tasks of a population; None for other methods."""
-        if self.record is not None:
-            return self.record.objs.shape[2]
-        return None if self.search is None else int(self.search["tasks"])
-
     def newest(self, step: int | None = None) -> Evaluation | None:
-        """Return the newest full evaluation up to a step (None: any), else the newest short one; None without one."""
+        """Return the newest full evaluation up to a step, else the newest short one; None if there is neither."""
         for evaluations in (self.history.full, self.history.short):
             up_to = [evaluation for evaluation in evaluations if step is None or evaluation.step <= step]
             if up_to:
@@ -229,11 +222,15 @@ class RunResults:
         """Last step of the whole run; a population ends with its last whole iteration."""
         with interpreting(self.path, "a run of a report"):
             steps = int(self.config["steps"])
-            if self.num_tasks is None:
+            if self.record is not None:
+                num_tasks = self.record.objs.shape[2]
+            elif self.search is not None:
+                num_tasks = int(self.search["tasks"])
+            else:
                 return steps
             agent = self.config["agent"]
             per_task = agent["ppo"]["num_lanes"] * agent["ppo"]["rollout_steps"]
-            return steps - steps % (per_task * (self.num_tasks if agent["stages"]["total"] == "shared" else 1))
+            return steps - steps % (per_task * (num_tasks if agent["stages"]["total"] == "shared" else 1))
 
     @cached_property
     def known(self) -> Domain | None:

@@ -21,7 +21,7 @@ TEMPERATURES: dict[str, float] = {"random": 0.1, "chain": 0.02, "treasure": 0.1,
 FALLING = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
 """Temperatures of the picture of the front."""
 FINE, SMALL = 201, 100
-"""Number of preferences in that picture, and the most states for which it is used; else those of the run are used."""
+"""Preferences in the picture of the front, for problems of at most `SMALL` states; larger ones use the run's own."""
 SHOWN: tuple[Method, ...] = (
     iteration.NAIVE,
     Method("envelope only (no buffer)", num_preferences=None),

@@ -1,7 +1,7 @@
 """An experiment over many MOMDPs: how much sharing preferences and remembering Q-functions help.
 
 The score of a method on a MOMDP is the number of improvements until the loss of its exact policies is at most `TARGET`
-at every preference, state and action. With noisy critics, which cannot reach this, it is the remaining loss.
+at every preference, state and action. Noisy critics cannot reach this loss; their score is the remaining loss.
 """
 
 from collections import deque
@@ -70,7 +70,7 @@ class Setting:
     name: str
     make_critic: Callable[[Case], Critic]
     start: Start | None = None
-    """Q-function to start from. None: that of the uniform policy."""
+    """Q-function to start from. None: the Q-function of the uniform policy."""
     is_noisy: bool = False
     """Whether the score is the remaining loss instead of a number of iterations."""
 
