@@ -224,14 +224,14 @@ class Progress:
             return
         self._is_live = self._out.isatty()
         # The last column stays free, because some terminals wrap when it is written.
-        line = fit(self._parts(), width_of(self._out) - 1) if self._is_live else fit(self._parts(), sys.maxsize)
+        line = fit(self._parts(), size_of(self._out).columns - 1) if self._is_live else fit(self._parts(), sys.maxsize)
         self._out.write(f"\r\x1b[K{line}" if self._is_live else line + "\n")
         self._out.flush()
 
     def _parts(self) -> list[tuple[int, str]]:
         """Return the parts of the line in order, each with its rank; `fit` drops high ranks first."""
         share = self._step / self._total
-        width = width_of(self._out) if self._is_live else WIDE
+        width = size_of(self._out).columns if self._is_live else WIDE
         size = 20 if width >= WIDE else 10
         bar = f"{share:.0%}" if width < NARROW else f"[{'#' * int(size * share):.<{size}}]"
         phase = COMPILING if self._is_compiling and self._phase == self._work else self._phase
@@ -269,12 +269,14 @@ def fit(parts: Sequence[tuple[int, str]], width: int) -> str:
     return "  ".join(parts[i][1] for i in sorted(kept)) or parts[0][1][: max(width, 0)]
 
 
-def width_of(out: Output) -> int:
-    """Return the current columns of the terminal, which users resize."""
+def size_of(out: Output) -> os.terminal_size:
+    """Return the current columns and lines of the terminal, which users resize."""
+    usual = shutil.get_terminal_size()
     try:
-        return os.get_terminal_size(out.fileno()).columns or shutil.get_terminal_size().columns
+        columns, lines = os.get_terminal_size(out.fileno())
     except (OSError, ValueError):  # not a real terminal
-        return shutil.get_terminal_size().columns
+        return usual
+    return os.terminal_size((columns or usual.columns, lines or usual.lines))
 
 
 def format_duration(seconds: float) -> str:

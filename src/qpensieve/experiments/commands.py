@@ -18,7 +18,7 @@ from qpensieve.console import PAGE, format_count, format_duration, format_entrie
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments import costs, paper, tasks
 from qpensieve.experiments.local import RUNS_PER_GPU, Local
-from qpensieve.experiments.plan import Plan, ScaleName, Size, find_artefacts, make_plan
+from qpensieve.experiments.plan import Plan, Size, find_artefacts, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
 from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
 from qpensieve.experiments.ray import OnRay
@@ -43,22 +43,11 @@ Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Size):
     """The part of the paper to make, and its size."""
 
     names: Names = ()
     """Tables and figures (`qpensieve paper list`); none: all of them."""
-    scale: ScaleName = "paper"
-    """paper: as printed. short: a tenth of the steps, three seeds. smoke: tiny networks and a few hundred steps, to
-    check in minutes on two cores that everything works."""
-    seeds: int | None = None
-    """Seeds of each run, except for the 19 SACs, which are trained once. With more seeds than before, finished seeds
-    stay and the others are added. Default: 5 (paper), 3 (short), 2 (smoke)."""
-    steps: int | None = None
-    """Steps of runs that have 1 500 000 in the paper; runs of other lengths keep their ratio. With more steps than
-    before, runs continue."""
-    only: tuple[str, ...] = ()
-    """Domains to keep, such as DST2d Hopper2d."""
     out: Path | None = None
     """Folder of the runs; default: runs/paper, runs/paper-short or runs/paper-smoke."""
 
@@ -68,8 +57,7 @@ class Choice:
         return self.out or Path("runs") / default
 
     def plan(self) -> Plan:
-        size = Size(self.scale, self.seeds, self.steps, self.only)
-        return make_plan(find_artefacts(self.names, paper.ARTEFACTS), size, self.folder)
+        return make_plan(find_artefacts(self.names, paper.ARTEFACTS), self, self.folder)
 
 
 def list_artefacts() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from qpensieve import settings
 from qpensieve.compatibility import is_bound_to_length
@@ -23,7 +23,7 @@ from qpensieve.errors import UserError
 from qpensieve.experiments.tasks import Task, iteration_of
 from qpensieve.population.pgmorl import check_environment
 from qpensieve.report.sheets import Printed
-from qpensieve.settings import NONE
+from qpensieve.settings import NONE, at_least
 
 Place = tuple[str, str]
 """Row and column."""
@@ -260,24 +260,19 @@ def _whole(config: RunConfig, steps: int | float) -> int:
 
 @dataclass(frozen=True)
 class Size:
-    """The size of the runs of a plan.
-
-    Attributes:
-        scale: paper, short or smoke.
-        seeds: Seeds of each run. None: the scale's.
-        steps: Steps of a run that has 1 500 000 in the paper. None: the scale's.
-        only: Domains to keep. Empty: all.
-    """
+    """The size of the runs of a plan."""
 
     scale: ScaleName = "paper"
-    seeds: int | None = None
-    steps: int | None = None
+    """paper: as printed. short: a tenth of the steps, three seeds. smoke: tiny networks and a few hundred steps, to
+    check in minutes on two cores that everything works."""
+    seeds: Annotated[int | None, at_least(1)] = None
+    """Seeds of each run, except for the 19 SACs, which are trained once. With more seeds than before, finished seeds
+    stay and the others are added. Default: 5 (paper), 3 (short), 2 (smoke)."""
+    steps: Annotated[int | None, at_least(1)] = None
+    """Steps of runs that have 1 500 000 in the paper; runs of other lengths keep their ratio. With more steps than
+    before, runs continue."""
     only: tuple[str, ...] = ()
-
-    def __post_init__(self):
-        for name, value in (("seeds", self.seeds), ("steps", self.steps)):
-            if value is not None and value < 1:
-                raise UserError(f"{name} must be at least 1, got {value}")
+    """Domains to keep, such as DST2d Hopper2d."""
 
     def config_of(self, wanted: Wanted) -> RunConfig:
         """Return the configuration of a run, with seeds from 0 on.
@@ -317,8 +312,10 @@ def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
     """Make the plan of some artefacts, in a folder that may hold some of the runs.
 
     Raises:
-        ValueError: No artefact has a domain to keep, or a run cannot run.
+        ValueError: The size breaks a rule, no artefact has a domain to keep, or a run cannot run.
     """
+    for problem in settings.problems(size):
+        raise UserError(problem)
     kept = _on_domains(artefacts, size.only)
     measured: dict[Wanted, bool] = {}
     for artefact in kept:

@@ -3,13 +3,11 @@
 The numbers come from the folders of the tasks (`tasks.progress`).
 """
 
-import os
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from qpensieve.console import Output, align, clock, fit, format_about, format_count, width_of
+from qpensieve.console import Output, align, clock, fit, format_about, format_count, size_of
 from qpensieve.experiments.tasks import Progress, State, Task
 
 ORDER: tuple[State, ...] = ("running", "failed", "other settings", "waiting", "done")
@@ -41,7 +39,8 @@ class Table:
         self._out.flush()
 
     def _draw(self, rows: Rows) -> None:
-        width, height = width_of(self._out) - 1, _height(self._out)
+        columns, height = size_of(self._out)
+        width = columns - 1
         lines = [format_counts(rows, width), *format_rows(rows, width, max(1, height - 3))]
         back = f"\x1b[{self._num_lines}F" if self._num_lines else ""
         self._out.write(back + "".join(f"\x1b[K{line}\n" for line in lines) + "\x1b[J")
@@ -115,10 +114,3 @@ def seconds_left(rows: Rows) -> float | None:
     known = [estimate(*row) if row[1].seconds_left is None else row[1].seconds_left for row in running]
     waiting = [estimate(*row) for row in rows if row[1].state == "waiting"]
     return max(max(known), (sum(known) + sum(waiting)) / len(running))
-
-
-def _height(out: Output) -> int:
-    try:
-        return os.get_terminal_size(out.fileno()).lines or shutil.get_terminal_size().lines
-    except (OSError, ValueError):  # not a real terminal
-        return shutil.get_terminal_size().lines

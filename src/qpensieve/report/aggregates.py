@@ -9,7 +9,7 @@ from qpensieve.report.sheets import FULL, Cell, Sheet, shared_seeds
 from qpensieve.report.text import slug
 
 ALL_ROWS = "all"
-"""Name of the row of a sheet over rows."""
+"""Name of the only row of a sheet that combines or compares whole runs."""
 NUM_TAUS = 201
 """Thresholds of a performance profile."""
 

@@ -12,6 +12,7 @@ from qpensieve.compatibility import settings_of
 from qpensieve.console import format_count, format_spread, plural
 from qpensieve.errors import UserError
 from qpensieve.report import drawing
+from qpensieve.report.aggregates import ALL_ROWS
 from qpensieve.report.cells import ED, cell_of, cell_on, common_preferences, dominance_by_seed
 from qpensieve.report.paper_figures import run_colours
 from qpensieve.report.results import RunResults, check_same, labels, read_run
@@ -26,8 +27,6 @@ SHOWN_ELSEWHERE = ("domain",)
 REFERENCE = "mosac"
 """The method that ED is measured against."""
 SEARCH_COLUMNS = ("iterations", "generations", "measuring steps per seed")
-ROW = "all"
-"""The one row of the sheet of a comparison."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +143,12 @@ def sheet(results: Sequence[Result]) -> Sheet:
         cell = result.played
         shares = {} if against is None or against is result else dominance(result, against)
         values = {**cell.scores, ED: np.array([shares.get(seed, np.nan) for seed in cell.seeds])}
-        filled[ROW, name] = replace(cell, values=values)
+        filled[ALL_ROWS, name] = replace(cell, values=values)
     reference = names[0 if against is None else results.index(against)]
     shown = dict.fromkeys(heading for cell in filled.values() for heading in cell.scores)
     largest = lambda name: max((abs(float(x)) for cell in filled.values() for x in cell.of(name).values()), default=0.0)
     made = [Metric(name, digits=drawing.decimals(largest(name))) for name in shown]
-    return Sheet("comparison", "Comparison", "", [ROW], names, made, filled, reference=reference)
+    return Sheet("comparison", "Comparison", "", [ALL_ROWS], names, made, filled, reference=reference)
 
 
 def table(results: Sequence[Result]) -> TextTable:
@@ -159,12 +158,12 @@ def table(results: Sequence[Result]) -> TextTable:
     titles = {metric.name: metric.name for metric in made.metrics}
     titles[ED] = f"ED against {'MO-SAC' if len(against) < 2 else against[0]}"
     first = [_first_columns(name, result, results) for name, result in zip(made.columns, results, strict=True)]
-    scores = [[text_cell(made, ROW, name, metric) for metric in made.metrics] for name in made.columns]
+    scores = [[text_cell(made, ALL_ROWS, name, metric) for metric in made.metrics] for name in made.columns]
     rows = [
         [*map(TextCell, known.values()), *(replace(cell, link="", runs=()) for cell in views)]
         for known, views in zip(first, scores, strict=True)
     ]
-    headings = [TextCell(titles[metric.name], power_of(made, ROW, metric)).heading for metric in made.metrics]
+    headings = [TextCell(titles[metric.name], power_of(made, ALL_ROWS, metric)).heading for metric in made.metrics]
     note = f"On {plural(len(results[0].played.preferences), 'preference')}."
     note += f" P(better) and difference: against {made.reference}." if len(results) > 1 else ""
     return TextTable("comparison", "", "", [*first[0], *headings], rows, below=[note, *unequal(results)])

@@ -10,7 +10,7 @@ import numpy as np
 from qpensieve.console import Row, format_number, format_spread, format_table, plural
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 
-SHORT = partial(format_number, digits=3)
+three_digits = partial(format_number, digits=3)
 _CONTENT = tomllib.loads(resources.files("qpensieve.report").joinpath("critic.toml").read_text())
 PAPER_STEPS: tuple[int, ...] = tuple(_CONTENT["steps"])
 """Steps of the paper's tables."""
@@ -39,7 +39,7 @@ def format_errors(errors: CriticErrors) -> str:
         for row in rows
     ]
     lines = [
-        format_table(keyed, show=SHORT),
+        format_table(keyed, show=three_digits),
         f"Means over {plural(len(errors.seeds), 'seed')}; after +- the standard error over pairs (s, a).",
         "noise: what L_critic of an exact critic would be; rms: without the noise; |Q|: mean norm of the returns;",
         "bias: Q less the return, above 0 where the critic overestimates.",
@@ -59,7 +59,7 @@ def rows_of(errors: CriticErrors) -> Sequence[Row]:
 
 def _row_of(row: CriticRow, objectives: Sequence[str], is_mixed: bool) -> Row:
     mean = lambda values: float(np.mean(values))
-    spread = lambda values, se: format_spread(mean(values), _pooled(se), SHORT)
+    spread = lambda values, se: format_spread(mean(values), _pooled(se), three_digits)
     bias, bias_se = np.array(row.bias), np.array(row.bias_se)
     biases = {f"bias {name}": spread(bias[:, i], bias_se[:, i]) for i, name in enumerate(objectives)}
     return {
