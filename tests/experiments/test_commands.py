@@ -59,7 +59,7 @@ def test_list_plan_and_status_name_runs_and_costs(capsys: pytest.CaptureFixture[
 
 def test_a_folder_of_other_settings_is_not_done_and_never_run_into(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     words = ("growth", "--scale", "smoke", "--only", "Hopper2d", "--out", str(tmp_path))
-    planned = commands.Choice(("growth",), "smoke", only=("Hopper2d",), out=tmp_path).plan()
+    planned = commands.Choice("smoke", only=("Hopper2d",), names=("growth",), out=tmp_path).plan()
     for task in planned.tasks:
         other = override(task.config, {"learning_rate": 0.5}) if task is planned.tasks[0] else task.config
         tasks.prepare(replace(task, config=other))
@@ -81,7 +81,7 @@ def test_a_folder_of_other_settings_is_not_done_and_never_run_into(capsys: pytes
 def test_what_a_report_leaves_out_is_told_in_another_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out, page = tmp_path / "runs", tmp_path / "page.md"
     page.write_text("<!-- qpensieve paper report envelope -->\n<!-- end of envelope -->\n")
-    other, unscored = commands.Choice(("envelope",), only=("DST2d",), out=out).plan().tasks
+    other, unscored = commands.Choice(names=("envelope",), only=("DST2d",), out=out).plan().tasks
     tasks.prepare(replace(other, config=override(other.config, {"discount": 0.5})))
     tasks.prepare(unscored)
     write_json(unscored.folder / "summary.json", {"step": unscored.config.steps})
