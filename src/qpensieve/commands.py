@@ -289,6 +289,7 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
     step: int | None = None,
     loader: bool = True,
     critics: bool = False,
+    header: bool = False,
     trust: bool = False,
 ) -> None:
     """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader that needs NumPy.
@@ -302,10 +303,13 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py next to the file.
         critics: Also write the critics, for the loader's `value`.
+        header: Also write policy.h, a C header with the function `qp_act`.
         trust: Import the code that the run's domain names.
     """
     written = deploy.export_policy(run, out or run / POLICY / "policy.npz", seed, step, trust, _warn, critics)
     print(written)
+    if header:
+        print(deploy.write_header(deploy.load(written), written.with_suffix(".h")))
     if loader:
         path, is_ours = deploy.write_loader(written)
         print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")

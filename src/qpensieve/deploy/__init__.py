@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from qpensieve.config import RunConfig
+from qpensieve.deploy.c_header import write_header
 from qpensieve.deploy.exported import ExportedPolicies, measure, open_policies
 from qpensieve.deploy.qpensieve_policy import FORMAT, load
 from qpensieve.errors import UserError, make_folder
@@ -24,7 +25,8 @@ from qpensieve.records.scores import summarize
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.session import Arrays, Predictor, Session
 
-__all__ = ["ExportedPolicies", "export_policy", "load", "measure", "open_policies", "write_loader", "write_policy"]
+__all__ = ["ExportedPolicies", "export_policy", "load", "measure", "open_policies", "write_header", "write_loader"]
+__all__ += ["write_policy"]
 CRITIC = re.compile(r"\.(?:sac\.)?critic\.net\.(first|second|last)\.(weight|bias)$")
 """Names of the vector critics' arrays among the parameters of a session."""
 LAYERS = {"first": 0, "second": 1, "last": 2}

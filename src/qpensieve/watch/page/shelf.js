@@ -30,7 +30,7 @@ export class Shelf {
   item(run, index) {
     const name = run.name.replace(/^zoo:/, "");
     // What comes with qpensieve is named by its domain.
-    const about = name === run.domain ? run.algo : `${domainOf(run)} · ${run.algo}`;
+    const about = [name === run.domain ? "" : domainOf(run), run.algo, run.is_training ? "training" : ""].filter(Boolean).join(" · ");
     const words = html("span", { class: "shelf-words" }, html("strong", {}, name), html("span", { class: "caption" }, about));
     const item = html("button", { type: "button", class: "shelf-item", title: `${run.name}: ${run.objectives.join(", ")}` }, thumbnail(run), words, html("span", { class: "shelf-sides" }));
     item.addEventListener("click", () => this.choose(index));
