@@ -226,7 +226,7 @@ class Agent:
                 AgentTraining(session, goal, callbacks, progress, eval_period).train()
             finally:
                 progress.end()
-        if about := configs.about_learning(self.config, self.num_steps):
+        if about := configs.learning_warning(self.config, self.num_steps):
             warnings.warn(about, stacklevel=2)
         return self
 

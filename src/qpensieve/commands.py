@@ -430,7 +430,7 @@ def _peek(words: list[str], option: str, default: str) -> str:
 
 def _complete(run: Run, hint: str = "") -> None:
     print(f"run folder: {run.folder}", file=sys.stderr)
-    if about := configs.about_learning(run.config, run.config.steps):
+    if about := configs.learning_warning(run.config, run.config.steps):
         _warn(about)
     try:
         run.train(hint)

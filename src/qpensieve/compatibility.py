@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from qpensieve import settings as parts
+from qpensieve import settings
 from qpensieve.config import RunConfig, completed, default_config, from_dict, with_schedule
 from qpensieve.envs import find_domain
 from qpensieve.methods import RECIPE
@@ -45,8 +45,8 @@ def settings_of(config: RunConfig | Mapping[str, object], decide: Collection[Mar
         decide: Marks, such as `SAME_SETTINGS`.
     """
     built = config if isinstance(config, RunConfig) else _built(config)
-    values = parts.flat(with_schedule(built)) if isinstance(built, RunConfig) else completed(built)
-    found = {name: _plain(value) for name, value in values.items() if _decides(name) in decide}
+    values = settings.flat(with_schedule(built)) if isinstance(built, RunConfig) else completed(built)
+    found = {name: _plain(value) for name, value in values.items() if _marks().get(name, LEARNING) in decide}
     if (domain := find_domain(str(found.get("domain")))) is not None:
         found["domain"] = domain.id
     return found
@@ -59,7 +59,7 @@ def settings_that_differ(
 ) -> list[Difference]:
     """List the settings with a mark in `decide` in which two configurations differ."""
     theirs, ours = settings_of(before, decide), settings_of(now, decide)
-    of = lambda flat, name: flat.get(name, _plain(parts.RETIRED.get(name)))
+    of = lambda flat, name: flat.get(name, _plain(settings.RETIRED.get(name)))
     pairs = [Difference(name, of(theirs, name), of(ours, name)) for name in {**theirs, **ours}]
     return [pair for pair in pairs if pair.before != pair.now]
 
@@ -92,11 +92,7 @@ def _built(saved: Mapping[str, object]) -> RunConfig | Mapping[str, object]:
 
 @cache
 def _marks() -> dict[str, Mark]:
-    return {name: mark for mark in EVERYTHING for name in parts.marked(RunConfig("DST2d"), mark)}
-
-
-def _decides(name: str) -> Mark:
-    return _marks().get(name, LEARNING)
+    return {name: mark for mark in EVERYTHING for name in settings.marked(RunConfig("DST2d"), mark)}
 
 
 def _plain(value: object) -> object:
@@ -107,5 +103,5 @@ def _plain(value: object) -> object:
 
 def _in_words(value: object) -> str:
     if value is None:
-        return parts.NONE
-    return ", ".join(map(str, value)) or parts.NONE if isinstance(value, tuple) else str(value)
+        return settings.NONE
+    return ", ".join(map(str, value)) or settings.NONE if isinstance(value, tuple) else str(value)

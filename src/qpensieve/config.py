@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from qpensieve import settings as parts
-from qpensieve.algos.mosac import ENDS
+from qpensieve import settings
+from qpensieve.algos.mosac import LAST_VALUES
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
@@ -40,31 +40,31 @@ class Share(NamedTuple):
     """The value of a setting that follows the length of the run.
 
     Attributes:
-        of: The length: steps or updates.
-        part: The length is divided by this number.
-        most: The largest value. None: no limit.
+        length: What the length is counted in: steps or updates.
+        divisor: The length is divided by this number.
+        limit: The largest value. None: there is no limit.
     """
 
-    of: Literal["steps", "updates"]
-    part: int
-    most: int | None = None
+    length: Literal["steps", "updates"]
+    divisor: int
+    limit: int | None = None
 
     def value(self, config: "RunConfig") -> int:
         """Return the value for a run, a multiple of the block."""
         total, unit = config.steps, config.block
-        if self.of == "updates":
+        if self.length == "updates":
             total, unit = config.num_updates, unit * config.updates_per_step
-        number = total // self.part if self.most is None else min(total // self.part, self.most)
+        number = total // self.divisor if self.limit is None else min(total // self.divisor, self.limit)
         return max(unit, number - number % unit)
 
 
 SCHEDULE: dict[str, Share] = {
-    "random_steps": Share("steps", 10, most=10_000),  # first, because the number of updates depends on it
-    "eval_period": Share("steps", 10, most=50_000),
-    "parameters_period": Share("steps", 5, most=100_000),
-    "log_period": Share("steps", 20, most=1_000),
-    "push_after": Share("updates", 10, most=20_000),
-    "push_period": Share("updates", 20, most=1_000),
+    "random_steps": Share("steps", 10, limit=10_000),  # first, because the number of updates depends on it
+    "eval_period": Share("steps", 10, limit=50_000),
+    "parameters_period": Share("steps", 5, limit=100_000),
+    "log_period": Share("steps", 20, limit=1_000),
+    "push_after": Share("updates", 10, limit=20_000),
+    "push_period": Share("updates", 20, limit=1_000),
     "memory_updates": Share("updates", 2),
     "anneal_updates": Share("updates", 1),
     "anneal_steps": Share("steps", 1),
@@ -184,21 +184,21 @@ class RunConfig:
     def _not_whole(self) -> list[str]:
         """Return one sentence for each number of steps or updates that is no whole number of blocks."""
         pace, block = max(self.updates_per_step, 1), max(self.block, 1)
-        of_agent = parts.marked(self.agent, WHOLE_BLOCKS)
+        of_agent = settings.marked(self.agent, WHOLE_BLOCKS)
         unit = lambda name: block * pace if name in of_agent else block
         words = lambda name: "block x updates_per_step" if unit(name) > block else "block"
         return [
             f"{name} must be a multiple of {words(name)} ({unit(name)}), got {value}; "
             f"the nearest is {max(1, round(value / unit(name))) * unit(name)}"
-            for name, value in parts.marked(self, WHOLE_BLOCKS).items()
+            for name, value in settings.marked(self, WHOLE_BLOCKS).items()
             if isinstance(value, int) and value % unit(name)
         ]
 
     def _without_replay(self) -> list[str]:
-        fresh = parts.marked(RunConfig(self.domain), NEEDS_REPLAY)
+        fresh = settings.marked(RunConfig(self.domain), NEEDS_REPLAY)
         return [
             f"{name} must be left out, got {value}: {self.algo} has no replay"
-            for name, value in parts.marked(self, NEEDS_REPLAY).items()
+            for name, value in settings.marked(self, NEEDS_REPLAY).items()
             if value != fresh[name]
         ]
 
@@ -239,7 +239,7 @@ def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") 
         if method.robust is None:
             able = ", ".join(name for name, one in METHODS.items() if one.robust is not None)
             raise UserError(f"preset robust is for {able}, got {algo}")
-        scheduled = dict.fromkeys(SCHEDULE.keys() & parts.flat(config))
+        scheduled = dict.fromkeys(SCHEDULE.keys() & settings.flat(config))
         config = override(config, scheduled | {"seeds": 1} | dict(method.robust))
     return config
 
@@ -270,11 +270,11 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
     Missing settings are filled in. Unknown names and values of wrong types stay.
     """
     agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
-    run = parts.filled(RunConfig, {**saved, "agent": None})
+    run = settings.filled(RunConfig, {**saved, "agent": None})
     del run["agent"]
     if method is None or not isinstance(agent, Mapping):
-        return run | parts.flat_saved({"agent": agent})
-    return run | parts.filled(method.config, agent)
+        return run | settings.flat_saved({"agent": agent})
+    return run | settings.filled(method.config, agent)
 
 
 def with_schedule(config: RunConfig) -> RunConfig:
@@ -282,13 +282,13 @@ def with_schedule(config: RunConfig) -> RunConfig:
 
     A config that `check` refuses stays as it is.
     """
-    if config.algo not in METHODS or parts.problems(config):  # `check` refuses these
+    if config.algo not in METHODS or settings.problems(config):  # `check` refuses these
         return config
     for name, share in SCHEDULE.items():
-        values = parts.flat(config)
-        is_used = name != "anneal_updates" or any(values.get(end) is not None for end in ENDS)
+        values = settings.flat(config)
+        is_used = name != "anneal_updates" or any(values.get(end) is not None for end in LAST_VALUES)
         if is_used and values.get(name, 0) is None:
-            config = parts.change(config, name, share.value(config))
+            config = settings.change(config, name, share.value(config))
     return config
 
 
@@ -298,10 +298,10 @@ def lengthened(config: RunConfig, steps: int) -> RunConfig:
     Settings that were annealed over the whole run are annealed over the new length. Settings of `SCHEDULE` that are
     None get numbers for the new length. Other settings stay as they are: memory that has faded does not come back.
     """
-    if parts.problems(config):
+    if settings.problems(config):
         return replace(config, steps=steps)
-    values = parts.flat(config)
-    whole = [name for name, share in SCHEDULE.items() if share.part == 1 and values.get(name)]
+    values = settings.flat(config)
+    whole = [name for name, share in SCHEDULE.items() if share.divisor == 1 and values.get(name)]
     is_planned = config.random_steps is not None
     whole = [name for name in whole if is_planned and values[name] == SCHEDULE[name].value(config)]
     return with_schedule(override(replace(config, steps=steps), dict.fromkeys(whole)))
@@ -319,12 +319,12 @@ def whole_blocks(config: RunConfig, steps: int, warn: Callable[[str], None]) -> 
 
 def describe_schedule(config: RunConfig) -> str:
     """Describe in one line the random steps, evaluations and snapshots of a run."""
-    values = {name: f"{value:,}" for name, value in parts.flat(config).items() if name in SCHEDULE and value}
+    values = {name: f"{value:,}" for name, value in settings.flat(config).items() if name in SCHEDULE and value}
     told = [f"{config.steps:,} steps"]
     if not config.method.is_population:
         told.append(f"the first {values['random_steps']} random")
     told.append(f"an evaluation every {values['eval_period']}")
-    if parts.flat(config).get("num_snapshots"):
+    if settings.flat(config).get("num_snapshots"):
         told.append(f"a snapshot every {values['push_period']} updates after {values.get('push_after', 0)}")
     return ", ".join(told)
 
@@ -332,8 +332,8 @@ def describe_schedule(config: RunConfig) -> str:
 def remarks(config: RunConfig) -> list[str]:
     """Return one sentence for each setting with less effect than a user may expect. The config must be checked."""
     method, found = config.method, list[str]()
-    before, now = parts.flat(method.config()), parts.flat(config.agent)
-    if changed := [name for name in method.of_helper if now.get(name) != before[name]]:
+    before, now = settings.flat(method.config()), settings.flat(config.agent)
+    if changed := [name for name in method.helper_only if now.get(name) != before[name]]:
         verb = "is" if len(changed) == 1 else "are"
         found.append(f"{', '.join(changed)} {verb} used by the helper alone, not by the SAC of {config.algo}")
     wanted, block = config.replay_capacity, config.block
@@ -344,7 +344,7 @@ def remarks(config: RunConfig) -> list[str]:
     return found
 
 
-def about_learning(config: RunConfig, steps: int) -> str:
+def learning_warning(config: RunConfig, steps: int) -> str:
     """Return a warning if training for `steps` ends before learning starts, else an empty text."""
     if config.method.is_population or steps > config.random_steps:
         return ""
@@ -357,7 +357,7 @@ def about_learning(config: RunConfig, steps: int) -> str:
 def check(config: RunConfig) -> None:
     """Raise ValueError for settings that cannot run; the message says for each what it must be."""
     get_method(config.algo)  # an unknown method has no settings to check
-    problems = parts.problems(config)
+    problems = settings.problems(config)
     if problems:
         raise UserError("these settings cannot run:\n  " + "\n  ".join(problems))
 
@@ -377,7 +377,7 @@ def check_fits(config: RunConfig) -> None:
 def override(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
     """Return the config with some settings changed, of the run or of its parts."""
     for name, value in changes.items():
-        config = parts.change(config, name, value)
+        config = settings.change(config, name, value)
     return config
 
 
@@ -398,8 +398,8 @@ def from_dict(values: Mapping[str, object]) -> RunConfig:
         raise UserError(f"field {missing[0]} is missing in the configuration")
     if not isinstance(values["agent"], dict):
         raise UserError(f"agent must hold settings, got {values['agent']!r}")
-    agent = parts.build(get_method(str(values["algo"])).config, values["agent"])
-    return parts.build(RunConfig, {**values, "agent": agent})
+    agent = settings.build(get_method(str(values["algo"])).config, values["agent"])
+    return settings.build(RunConfig, {**values, "agent": agent})
 
 
 def check_can_be_saved(config: RunConfig) -> None:
@@ -435,8 +435,13 @@ def load(path: Path, trust: bool = False) -> RunConfig:
     with interpreting(path, "a configuration"):
         config = from_dict(parse(path, read_bytes(path)))
         check(config)
-    code = code_of(config.domain)
+    check_trusted(config.domain, path, trust)
+    return config
+
+
+def check_trusted(domain: str, path: Path, trust: bool) -> None:
+    """Raise UntrustedError if the domain that a file names imports code, and `trust` is False."""
+    code = code_of(domain)
     if code is not None and not trust:
         how = "if you know that code, allow it: --trust on the command line, trust=True in Python"
         raise UntrustedError(f"{path} would import {code}; {how}")
-    return config

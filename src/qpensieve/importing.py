@@ -44,21 +44,11 @@ def place_of(error: BaseException) -> str:
 
     If no line is the user's, return the last line of another package. If this package raised the error, return "".
     """
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_standard(Path(frame.filename))]
-    if not frames or _is_ours(Path(frames[-1].filename)):
+    is_below = lambda frame, *folders: any(Path(frame.filename).is_relative_to(folder) for folder in folders)
+    is_standard = lambda frame: is_below(frame, STANDARD) and not is_below(frame, *INSTALLED)
+    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in frames if not (frame.filename.startswith(NO_FILES) or is_standard(frame))]
+    if not frames or is_below(frames[-1], OURS):
         return ""
-    own = [frame for frame in frames if not (_is_ours(Path(frame.filename)) or _is_installed(Path(frame.filename)))]
-    last = (own or frames)[-1]
+    last = ([frame for frame in frames if not is_below(frame, OURS, *INSTALLED)] or frames)[-1]
     return f" ({last.filename}, line {last.lineno}, in {last.name})"
-
-
-def _is_ours(file: Path) -> bool:
-    return file.is_relative_to(OURS)
-
-
-def _is_standard(file: Path) -> bool:
-    return file.name.startswith(NO_FILES) or (file.is_relative_to(STANDARD) and not _is_installed(file))
-
-
-def _is_installed(file: Path) -> bool:
-    return any(file.is_relative_to(folder) for folder in INSTALLED)

@@ -35,7 +35,7 @@ class Method:
         quick: Settings that the preset `quick` changes; `config.QUICK_RUN` has those of all methods with a replay.
         defaults: Settings of the run that every preset of this method starts from.
         fixed: Settings of the run that the method cannot change -> their only value.
-        of_helper: Settings that only the helper of hybrid SAC uses. A run that changes one gets a remark.
+        helper_only: Settings that only the helper of hybrid SAC uses. A run that changes one gets a remark.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Method:
     robust: Mapping[str, object] | None = None
     defaults: Mapping[str, object] = field(default_factory=dict)
     fixed: Mapping[str, object] = field(default_factory=dict)
-    of_helper: tuple[str, ...] = ()
+    helper_only: tuple[str, ...] = ()
 
     @property
     def is_population(self) -> bool:
@@ -136,7 +136,7 @@ _TABLE = (
         hybrid_sac.HybridConfig,
         hybrid_sac.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE, "switch_after": 10_000},
-        of_helper=hybrid_sac.OF_HELPER,
+        helper_only=hybrid_sac.HELPER_ONLY,
     ),
     Method(
         "cnder",

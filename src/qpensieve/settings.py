@@ -310,22 +310,20 @@ def problems(part: Settings) -> list[str]:
 
     Rules and conflicts are checked only if all types are right.
     """
+    fields = [(name, getattr(one, name), field) for one in _parts(part) for name, field in _fields(type(one)).items()]
     wrong_types = [
-        f"{name} must be {describe_type(field.hint)}, got {getattr(one, name)!r}"
-        for one in _parts(part)
-        for name, field in _fields(type(one)).items()
-        if not has_type(field.hint, getattr(one, name))
+        f"{name} must be {describe_type(field.hint)}, got {value!r}"
+        for name, value, field in fields
+        if not has_type(field.hint, value)
     ]
-    return wrong_types or [broken for one in _parts(part) for broken in _broken_rules(one)]
-
-
-def _broken_rules(part: Settings) -> list[str]:
-    found = []
-    for name, field in _fields(type(part)).items():
-        value = getattr(part, name)
-        rules = [rule for rule in field.metadata if isinstance(rule, Rule) and value is not None]
-        found += [f"{name} must be {rule.text}, got {value}" for rule in rules if not rule.holds(value)]
-    return found + (part.conflicts() if isinstance(part, Checked) else [])
+    broken_rules = lambda: [
+        f"{name} must be {rule.text}, got {value}"
+        for name, value, field in fields
+        for rule in field.metadata
+        if isinstance(rule, Rule) and value is not None and not rule.holds(value)
+    ]
+    conflicts = lambda: [found for one in _parts(part) if isinstance(one, Checked) for found in one.conflicts()]
+    return wrong_types or broken_rules() + conflicts()
 
 
 def marked(part: Settings, mark: Mark) -> dict[str, object]:

@@ -92,7 +92,7 @@ def test_the_target_is_that_of_the_four_loops(b: int, m: int, num_actions: int, 
     online, target, prefs = _tables(b + m, b, m, num_actions, d)
     choice = jax.jit(envelope.envelope_choice)(online, prefs)
     expected, winner = oracle.envelope_target(online, target, prefs)
-    np.testing.assert_array_equal(envelope.chosen(jnp.asarray(target), choice), expected.astype(np.float32))
+    np.testing.assert_array_equal(envelope.chosen_values(jnp.asarray(target), choice), expected.astype(np.float32))
     np.testing.assert_array_equal(choice.preference, winner)
 
 
@@ -103,8 +103,8 @@ def test_the_target_by_hand():
     prefs = jnp.array([[0.9, 0.1], [0.5, 0.5]])
     # First lam: .9, .1 under its own and 2.7 - .9 = 1.8, -7.9 under the other; second: .5, .5 (a tie) and -3, -3.5.
     best, own = (choose(online, prefs) for choose in (envelope.envelope_choice, envelope.own_choice))
-    np.testing.assert_array_equal(envelope.chosen(target, best), [[[14.0, 15.0], [10.0, 11.0]]])
-    np.testing.assert_array_equal(envelope.chosen(target, own), [[[10.0, 11.0], [14.0, 15.0]]])
+    np.testing.assert_array_equal(envelope.chosen_values(target, best), [[[14.0, 15.0], [10.0, 11.0]]])
+    np.testing.assert_array_equal(envelope.chosen_values(target, own), [[[10.0, 11.0], [14.0, 15.0]]])
 
 
 def test_the_scores_of_all_preferences_and_actions_are_never_stored():
@@ -234,13 +234,13 @@ def test_indices_are_not_scaled():
 
 def test_the_scale_is_that_of_all_batches_seen():
     batches = [np.asarray(_batch(seed).s) * (seed + 1) for seed in range(3)]
-    scale = envelope.start_scale(3)
+    scale = envelope.new_scale(3)
     np.testing.assert_array_equal(scale.spread, np.ones(3))
     for batch in batches:
-        scale = envelope.see(scale, jnp.asarray(batch))
+        scale = envelope.updated_scale(scale, jnp.asarray(batch))
     np.testing.assert_allclose(scale.mean, np.concatenate(batches).mean(axis=0), rtol=1e-5)
     np.testing.assert_allclose(scale.spread, np.concatenate(batches).std(axis=0), rtol=1e-5)
-    still = envelope.see(envelope.start_scale(1), jnp.full((4, 1), 7.0))
+    still = envelope.updated_scale(envelope.new_scale(1), jnp.full((4, 1), 7.0))
     np.testing.assert_allclose(still.spread, [envelope.LEAST_SPREAD])
 
 

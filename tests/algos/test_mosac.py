@@ -303,7 +303,7 @@ def test_means_by_bin_peaks_and_shares_by_hand():
         "q_bin_5": 6.5,
     }
     gradient, errors = {"w": jnp.array([3.0]), "b": jnp.array([4.0])}, jnp.array([[1.0, -2.0], [3.0, 4.0]])
-    seen = once(mosac.of_update)(gradient, errors, jnp.array([[0.995, -0.5], [-1.0, 0.98]]))
+    seen = once(mosac.update_diagnostics)(gradient, errors, jnp.array([[0.995, -0.5], [-1.0, 0.98]]))
     expected = {"critic_gradient_max": 5.0, "td_error_1": 2.0, "td_error_2": 3.0, "saturation": 0.5}
     assert {name: float(v) for name, v in seen.items()} == expected
 

@@ -373,7 +373,7 @@ class TestCommand:
         cli.main(["export-policy", str(tmp_path / "agent"), "--out", str(tmp_path / "policy.npz")])
         expected = agent.predict(self.OBS, self.LAM)
         np.testing.assert_allclose(load(tmp_path / "policy.npz").act(self.OBS, self.LAM), expected, atol=2e-6)
-        returns = agent.session.predictor().plain(0).returns
+        returns = agent.session.predictor().exported(0).returns
         np.testing.assert_array_equal(returns, agent.session.parameters()["policy/0/objs"])
 
     def test_says_what_there_is_where_it_was_not_named_well(self, trained: Path, tmp_path: Path, fail: Any):

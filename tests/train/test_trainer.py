@@ -45,7 +45,7 @@ def test_block_n_is_collected_with_the_policy_that_learned_from_block_n_minus_2(
 
     def recorded(policy: Any, number: int) -> Any:
         assert number == len(acting)
-        layers = [] if policy is None else policy.plain(0).net.layers
+        layers = [] if policy is None else policy.exported(0).net.layers
         parts = [part.reshape(2, -1) for layer in layers for part in layer]
         acting.append(np.concatenate(parts, axis=1) if parts else None)
         return collect(policy, number)

@@ -168,12 +168,12 @@ class Scale(eqx.Module):
         return (variance**0.5).clip(LEAST_SPREAD)
 
 
-def start_scale(obs_size: int) -> Scale:
+def new_scale(obs_size: int) -> Scale:
     """Return mean 0 and spread 1, the scale before the first batch."""
     return Scale(jnp.zeros(obs_size), jnp.ones(obs_size), jnp.zeros(()))
 
 
-def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
+def updated_scale(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
     """Return the scale after another batch. Every batch has the same weight."""
     count = scale.count + 1.0
     mean = scale.mean + (jnp.mean(s, axis=0) - scale.mean) / count
@@ -181,7 +181,7 @@ def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
     return Scale(mean, square, count)
 
 
-def folded(scale: Scale | None, net: QHead) -> QHead:
+def with_folded_scale(scale: Scale | None, net: QHead) -> QHead:
     """Return the network for plain observations, with the scale folded into its first layer; also for stacked agents.
 
     NumPy arrays stay NumPy arrays, because policies are read from files without a device.
@@ -274,21 +274,21 @@ def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
 
 
 def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
-    first = _start(cfg, spec, jax.random.clone(key))
-    twin = Twin(*_start(cfg, spec, jax.random.fold_in(key, 1))) if cfg.twin else None
+    first = _new_network(cfg, spec, jax.random.clone(key))
+    twin = Twin(*_new_network(cfg, spec, jax.random.fold_in(key, 1))) if cfg.twin else None
     is_scaled = cfg.scale_obs and spec.obs_indices is None  # rare one-hot entries would become very large
-    return State(*first, jnp.zeros((), jnp.int32), twin, start_scale(spec.obs_size) if is_scaled else None)
+    return State(*first, jnp.zeros((), jnp.int32), twin, new_scale(spec.obs_size) if is_scaled else None)
 
 
 def of_plain_observations(state: State) -> State:
     """Return the state with networks that take plain observations."""
-    fold, twin = partial(folded, state.scale), state.twin
+    fold, twin = partial(with_folded_scale, state.scale), state.twin
     if twin is not None:
         twin = replace(twin, net=fold(twin.net), target=fold(twin.target))
     return replace(state, net=fold(state.net), target=fold(state.target), twin=twin)
 
 
-def _start(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> tuple[QHead, QHead, optax.OptState]:
+def _new_network(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> tuple[QHead, QHead, optax.OptState]:
     net = QHead(widths(cfg, spec), key=key)
     target = jax.tree.map(jnp.copy, net)  # its own buffers: the loop donates every leaf
     return net, target, start_optimizer(make_optimizer(cfg), net)
@@ -322,7 +322,7 @@ def _scores(q: Float[Array, "*#batch d"], lam: Float[Array, "*#batch d"]) -> Flo
     return sum(terms[1:], terms[0])
 
 
-def chosen(q: Float[Array, "b m actions d"], choice: Choice) -> Float[Array, "b m d"]:
+def chosen_values(q: Float[Array, "b m actions d"], choice: Choice) -> Float[Array, "b m d"]:
     """Return the whole vector at the chosen pair: arg_Q max over a' and lam' in the paper."""
     return jax.vmap(lambda q, i, a: q[i, a])(q, choice.preference, choice.action)
 
@@ -342,15 +342,15 @@ def bellman_target(
     """Return r + gamma Q_target(s', a'; lam') of every transition and preference, and the choice of (a', lam')."""
     choose = envelope_choice if cfg.envelope else own_choice
     choice = choose(all_values(cfg, state.net, batch.s_next, prefs), prefs)
-    bootstrap = chosen(all_values(cfg, state.target, batch.s_next, prefs), choice)
+    bootstrap = chosen_values(all_values(cfg, state.target, batch.s_next, prefs), choice)
     if state.twin is not None:
-        other = chosen(all_values(cfg, state.twin.target, batch.s_next, prefs), choice)
-        bootstrap = smaller(prefs, bootstrap, other)
+        other = chosen_values(all_values(cfg, state.twin.target, batch.s_next, prefs), choice)
+        bootstrap = smaller_of_twins(prefs, bootstrap, other)
     going_on = (1.0 - batch.terminated)[:, None, None]
     return batch.r[:, None] + cfg.discount * going_on * bootstrap, choice
 
 
-def smaller(
+def smaller_of_twins(
     prefs: Float[Array, "m d"], q: Float[Array, "b m d"], other: Float[Array, "b m d"]
 ) -> Float[Array, "b m d"]:
     """Return the whole vector with the smaller lam . Q, for every pair; ties go to the first."""
@@ -398,12 +398,12 @@ def update(
     """Make one update on all pairs of transitions and new preferences. Priorities do not change."""
     del hints
     prefs = sample_preferences(key, cfg.num_preferences, batch.r.shape[1], cfg.sampler)
-    scale = None if state.scale is None else see(state.scale, batch.s)
+    scale = None if state.scale is None else updated_scale(state.scale, batch.s)
     y, choice = bellman_target(cfg, of_plain_observations(replace(state, scale=scale)), batch, prefs)
     beta, num_updates = homotopy(cfg, state.num_updates), state.num_updates + 1
 
     def loss(net: QHead) -> tuple[Float[Array, ""], Info]:
-        q = taken_values(cfg, folded(scale, net), batch.s, prefs, batch.a[:, 0].astype(jnp.int32))
+        q = taken_values(cfg, with_folded_scale(scale, net), batch.s, prefs, batch.a[:, 0].astype(jnp.int32))
         loss_a, loss_b = homotopy_loss(cfg, q, y, prefs)
         scalar = scalarize(jnp.broadcast_to(prefs[None], q.shape), q)
         info = {"loss_a": loss_a, "loss_b": loss_b, "q": jnp.mean(scalar), "q_max": jnp.max(scalar)}
@@ -436,7 +436,7 @@ def priority(
     """
     del hints
     lam = sample_preferences(key, batch.r.shape[0], batch.r.shape[1], cfg.sampler)
-    net = folded(state.scale, state.net)
+    net = with_folded_scale(state.scale, state.net)
 
     def error(step: Transition, lam: Float[Array, " d"]) -> Float[Array, ""]:
         best = jnp.max(net(step.s_next, lam, cfg.layer_norm) @ lam)
@@ -453,7 +453,7 @@ def epsilon(cfg: EnvelopeConfig, step: int) -> float:
 
 def acting_net(cfg: EnvelopeConfig, state: State) -> QHead:
     """Return the network that acts on plain observations."""
-    return folded(state.scale, state.target if cfg.acts_with == "target" else state.net)
+    return with_folded_scale(state.scale, state.target if cfg.acts_with == "target" else state.net)
 
 
 def own_values(

@@ -20,7 +20,7 @@ from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.errors import UserError
-from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
+from qpensieve.learning.acting import Exportable, PolicyArrays, continuous_acting, gaussian_acting, num_parameters
 from qpensieve.learning.improvement import Eligible, best_value
 from qpensieve.learning.interface import Algorithm, Info, Transition, UniformLearning
 from qpensieve.learning.losses import sample_preferences
@@ -41,11 +41,11 @@ from qpensieve.types import (
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
 """Domain -> preferences in the paper's figure."""
-FIXED = (*mosac.ENDS, "anneal_updates")
+FIXED = (*mosac.LAST_VALUES, "anneal_updates")
 """Settings of the helper that must be the paper's, because the SAC has no such setting."""
 SHARED = (*(field.name for field in fields(mosac.NetworkConfig)), "sampler")
 """Settings that helper and SAC share."""
-OF_HELPER = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
+HELPER_ONLY = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
 """Settings that only the helper uses, such as guards. The SAC learns as plain SAC, with which it is compared."""
 OFFERED = 2**31 - 1
 """Folded into an update's key for the offered preferences. A large number, because `split` makes the same keys as
@@ -64,7 +64,7 @@ class HybridConfig:
     """Learners that use the run's `random_noise`: both, or the helper alone. With `helper` the random actions of the
     SAC are white, as in the plain SAC that it is compared with."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
-    """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `OF_HELPER`."""
+    """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `HELPER_ONLY`."""
 
     def conflicts(self) -> list[str]:
         """Return one sentence for each setting of `FIXED` that was changed."""
@@ -193,10 +193,10 @@ class BothPolicies:
     def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return self._own.exploit(obs, lam)
 
-    def plain(self, step: int) -> Plain:
+    def exported(self, step: int) -> PolicyArrays:
         """Return the SAC alone."""
         assert isinstance(self._own, Exportable)
-        return self._own.plain(step)
+        return self._own.exported(step)
 
 
 def both_acting(cfg: HybridConfig, spec: EnvSpec) -> Acting:

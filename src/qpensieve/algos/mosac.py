@@ -43,11 +43,11 @@ from qpensieve.preferences import Sampler
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
 from qpensieve.types import EnvSpec
 
-RAISE = "temperature_raise"
+TEMPERATURE_FACTOR = "temperature_raise"
 """Name in the log: the factor by which `guards` raise the temperature in the policy's loss."""
 TARGET_ENTROPY = -1.0
 """First target of the policy's entropy, per component of an action."""
-ENDS = ("target_entropy_end", "learning_rate_end")
+LAST_VALUES = ("target_entropy_end", "learning_rate_end")
 """Settings that are the last value of another setting, which moves there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
 """Updates of a run in the paper."""
@@ -100,9 +100,9 @@ class SacConfig(NetworkConfig):
 
     def conflicts(self) -> list[str]:
         """Return a sentence if `anneal_updates` is set without an end value."""
-        if self.anneal_updates is None or any(getattr(self, end) is not None for end in ENDS):
+        if self.anneal_updates is None or any(getattr(self, end) is not None for end in LAST_VALUES):
             return []
-        return [f"anneal_updates needs {' or '.join(ENDS)}, got {self.anneal_updates} alone"]
+        return [f"anneal_updates needs {' or '.join(LAST_VALUES)}, got {self.anneal_updates} alone"]
 
     @property
     def least_target_entropy(self) -> float:
@@ -227,7 +227,7 @@ def step(
     target = polyak(state.target, critic, cfg.tau)
     new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
     logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": jnp.mean(alpha), "q": q_mean}
-    logged |= {"entropy": -jnp.mean(logp)} | ({RAISE: query.factor(logp)} if cfg.guards else {})
+    logged |= {"entropy": -jnp.mean(logp)} | ({TEMPERATURE_FACTOR: query.factor(logp)} if cfg.guards else {})
     return new, info | logged
 
 
@@ -326,7 +326,7 @@ def by_bin(name: str, values: Float[Array, " b"]) -> Info:
     return {f"{name}_bin_{i + 1}": jnp.mean(values, where=bins == i) for i in range(BINS)}
 
 
-def of_update(gradient: object, errors: Float[Array, "b d"], a: Float[Array, "b act"]) -> Info:
+def update_diagnostics(gradient: object, errors: Float[Array, "b d"], a: Float[Array, "b act"]) -> Info:
     """Return values to log: length of the critics' gradient, mean size of each objective's errors, and saturation.
 
     The saturation is the share of components of actions near -1 or 1.
@@ -347,7 +347,7 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     errors = twin_values(state.critic, batch.s, batch.a, lam)[0] - y
     a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
     value = jnp.sum(lam[None] * twin_values(state.critic, batch.s, a, lam), axis=-1).min(axis=0)
-    info = by_bin("entropy", -logp) | by_bin("q", value) | of_update(gradient, errors, a)
+    info = by_bin("entropy", -logp) | by_bin("q", value) | update_diagnostics(gradient, errors, a)
     if state.log_alpha.ndim:  # a corner of the simplex has the largest temperature
         info["temperature_max"] = jnp.exp(state.log_alpha.max())
     return info

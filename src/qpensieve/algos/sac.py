@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
-from qpensieve.algos.mosac import LossAndAux, NetworkConfig, Optimizers, of_update, temperature_loss
+from qpensieve.algos.mosac import LossAndAux, NetworkConfig, Optimizers, temperature_loss, update_diagnostics
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
@@ -184,7 +184,7 @@ def inspect(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Arra
     gradient, _ = jax.grad(partial(critic_loss, batch=batch, y=y), has_aux=True)(state.critic)
     errors = (twin_values(state.critic, batch.s, batch.a)[0] - y)[:, None]
     a, _ = sample_actions(state.actor, batch.s, jax.random.normal(key_now, batch.a.shape))
-    return of_update(gradient, errors, a)
+    return update_diagnostics(gradient, errors, a)
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(

@@ -16,7 +16,7 @@ from qpensieve.deploy.c_header import write_header
 from qpensieve.deploy.exported import ExportedPolicies, measure, open_policies
 from qpensieve.deploy.qpensieve_policy import FORMAT, load
 from qpensieve.errors import UserError, make_folder
-from qpensieve.learning.acting import Served
+from qpensieve.learning.acting import PolicySet
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations, folder
 from qpensieve.records.calibration import Calibration
@@ -91,7 +91,7 @@ def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
         parameters: The networks of this step, from which the critics are written. None: no critics.
     """
     folder.check_out(out, "policy.npz")
-    served, config, spec = predictor.plain(row), source.config, source.spec
+    served, config, spec = predictor.exported(row), source.config, source.spec
     plain, box, indices = served.policies, spec.action_box, spec.obs_indices
     arrays = _arrays(served, spec.num_objectives)
     if calibration is not None:
@@ -150,7 +150,7 @@ def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:
     return best, f" (the best of {config.seeds} by UT; --seed takes another)"
 
 
-def _arrays(served: Served, num_objectives: int) -> dict[str, np.ndarray]:
+def _arrays(served: PolicySet, num_objectives: int) -> dict[str, np.ndarray]:
     """Return all arrays of the policies by name; arrays that they do not share lead with an axis of policies."""
     plain = served.policies
     arrays = {**plain.arrays, **plain.shared}

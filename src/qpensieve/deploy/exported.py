@@ -10,11 +10,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve import zoo
-from qpensieve.config import RunConfig, spec_of
+from qpensieve.config import RunConfig, check_trusted, spec_of
 from qpensieve.deploy.qpensieve_policy import FORMAT, Policy
-from qpensieve.envs import code_of
 from qpensieve.envs.base import FULL_EPISODES
-from qpensieve.errors import UntrustedError, UserError
+from qpensieve.errors import UserError
 from qpensieve.learning.acting import (
     GaussianPolicy,
     Greedy,
@@ -70,9 +69,7 @@ class ExportedPolicies(SavedPolicies):
             if about["format"] != FORMAT:
                 raise UserError(f"its format must be {FORMAT!r}, got {about['format']!r}")
             self.policy = Policy(about, {name: arrays[name] for name in about["arrays"]})
-        if (code := code_of(about["domain"])) is not None and not trust:
-            how = "if you know that code, allow it: --trust on the command line, trust=True in Python"
-            raise UntrustedError(f"{source} would import {code}; {how}")
+        check_trusted(about["domain"], source, trust)
         method, seed, self.step = get_method(about["algo"]), int(about["seed"]), int(about["step"])
         config = RunConfig(about["domain"], method.name, agent=method.config())
         self.config = replace(config, seeds=1, first_seed=seed, steps=max(1, self.step))

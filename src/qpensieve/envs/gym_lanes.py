@@ -252,22 +252,18 @@ def _actions(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
     space = getattr(env, "action_space", None)
     if isinstance(space, Discrete):
         return {"action_size": 1, "num_actions": int(space.n), "first_action": int(space.start)}
-    box = _action_box(space, source_name)
-    return {"action_size": len(box.low), "action_box": box}
-
-
-def _action_box(space: Any, source_name: str) -> ActionBox:
-    must = "action space must be a continuous Box with finite bounds, or Discrete"
+    must = f"{source_name}: action space must be a continuous Box with finite bounds, or Discrete"
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        raise UserError(f"{source_name}: {must}, got {space}")
-    for name, bound in (("low", space.low.ravel()), ("high", space.high.ravel())):
+        raise UserError(f"{must}, got {space}")
+    if 0 in space.shape:
+        raise UserError(f"{must}, got {space}, which holds no numbers")
+    low, high = (tuple(bound.ravel().astype(np.float64).tolist()) for bound in (space.low, space.high))
+    for name, bound in (("low", low), ("high", high)):
         if not np.isfinite(bound).all():
             index = int(np.argmin(np.isfinite(bound)))
-            raise UserError(f"{source_name}: {must}, got action_space.{name}[{index}] = {bound[index]}")
-    if 0 in space.shape:
-        raise UserError(f"{source_name}: {must}, got {space}, which holds no numbers")
-    low, high = (tuple(bound.ravel().astype(np.float64).tolist()) for bound in (space.low, space.high))
-    return ActionBox(low, high, space.shape, np.dtype(space.dtype).name)
+            raise UserError(f"{must}, got action_space.{name}[{index}] = {bound[index]}")
+    box = ActionBox(low, high, space.shape, np.dtype(space.dtype).name)
+    return {"action_size": len(low), "action_box": box}
 
 
 def _num_objectives(env: gymnasium.Env, spec: EnvSpec) -> int:

@@ -136,8 +136,8 @@ _TABLE = (
 )
 DOMAINS: dict[str, Domain] = {domain.id: domain for domain in _TABLE}
 """The ten domains of the paper."""
-_DISCRETE_TABLE = (
-    Domain(
+DISCRETE: dict[str, Domain] = {
+    "DeepSeaTreasure": Domain(
         "DeepSeaTreasure",
         obs_size=2,
         action_size=1,
@@ -148,9 +148,8 @@ _DISCRETE_TABLE = (
         num_actions=len(deep_sea.MOVES),
         treasures=deep_sea.VALUES,
         in_paper=False,
-    ),
-)
-DISCRETE: dict[str, Domain] = {domain.id: domain for domain in _DISCRETE_TABLE}
+    )
+}
 """Environments with discrete actions; they have no Gymnasium id."""
 
 

@@ -177,16 +177,13 @@ def _import(module_name: str, name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, ImportError | TypeError) else f"{type(error).__name__}: "  # ".mine": a TypeError
         is_absent = isinstance(error, ModuleNotFoundError) and error.name in (module_name, module_name.split(".")[0])
-        where = _how_to_write(module_name, name.partition(":")[2]) if is_absent else ""
+        where = ""
+        if is_absent and module_name.endswith(".py"):  # a common mistake
+            where = f"; write a module without .py: {module_of(module_name)}:{name.partition(':')[2]}"
+        elif is_absent:
+            where = "; it must be installed, on PYTHONPATH or a file of the working folder"
         reason = f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}{place_of(error)}{where}"
         raise UserError(reason) from error
-
-
-def _how_to_write(module_name: str, attribute: str) -> str:
-    """Return what to do if there is no such module. A common mistake is to write the name of the file."""
-    if module_name.endswith(".py"):
-        return f"; write a module without .py: {module_of(module_name)}:{attribute}"
-    return "; it must be installed, on PYTHONPATH or a file of the working folder"
 
 
 def module_of(file: str) -> str:

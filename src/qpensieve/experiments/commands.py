@@ -13,7 +13,7 @@ import jax
 import tyro
 
 from qpensieve import machine
-from qpensieve.config import about_learning, remarks
+from qpensieve.config import learning_warning, remarks
 from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_number, format_table
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments import costs, paper, tasks
@@ -117,7 +117,7 @@ def _about_runs(planned: Sequence[Task]) -> list[str]:
     """Return a sentence for each kind of run that learns nothing or has a setting without effect."""
     names: dict[str, list[str]] = {}
     for task in planned:
-        for about in filter(None, (about_learning(task.config, task.config.steps), *remarks(task.config))):
+        for about in filter(None, (learning_warning(task.config, task.config.steps), *remarks(task.config))):
             names.setdefault(about, []).append(task.name)
     more = lambda found: f" and {len(found) - 1} more" if len(found) > 1 else ""
     return [f"{found[0]}{more(found)}: {about}" for about, found in names.items()]

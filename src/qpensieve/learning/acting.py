@@ -29,7 +29,7 @@ NORM_EPSILON = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
-class Plain:
+class PolicyArrays:
     """Policies as arrays and words, for programs without this package.
 
     Attributes:
@@ -50,7 +50,7 @@ class Plain:
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
+class PolicySet:
     """Policies, and the rule that chooses the policy for a preference.
 
     Attributes:
@@ -59,7 +59,7 @@ class Served:
         returns: Return of each policy; the largest lam . return is chosen.
     """
 
-    policies: Plain
+    policies: PolicyArrays
     preferences: Float64[np.ndarray, "p d"] | None = None
     returns: Float64[np.ndarray, "p d"] | None = None
 
@@ -68,7 +68,7 @@ class Served:
 class Exportable(Protocol):
     """Policies that can be exported to a file for programs without qpensieve."""
 
-    def plain(self, step: int) -> Plain:
+    def exported(self, step: int) -> PolicyArrays:
         """Return the policies with the exploration of an environment step."""
         ...
 
@@ -163,9 +163,9 @@ class GaussianPolicy:
     def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return np.tanh(self.gaussian(obs, lam)[0])
 
-    def plain(self, step: int) -> Plain:
+    def exported(self, step: int) -> PolicyArrays:
         del step
-        return Plain("squashed gaussian", self._net, self._is_conditioned)
+        return PolicyArrays("squashed gaussian", self._net, self._is_conditioned)
 
 
 class NoisyPolicy:
@@ -184,10 +184,10 @@ class NoisyPolicy:
     def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return np.tanh(self._net(np.concatenate([obs, lam], axis=2)))
 
-    def plain(self, step: int) -> Plain:
+    def exported(self, step: int) -> PolicyArrays:
         del step
         std = np.full((self._net.num_agents, self._net.num_outputs), self._noise_scale, np.float32)
-        return Plain("squashed", self._net, True, {"std": std})
+        return PolicyArrays("squashed", self._net, True, {"std": std})
 
 
 @dataclass(frozen=True)
@@ -230,9 +230,9 @@ class GreedyPolicy:
         q = q.reshape(*q.shape[:2], -1, lam.shape[2])
         return np.argmax(np.einsum("nrad,nrd->nra", q, lam), axis=2)
 
-    def plain(self, step: int) -> Plain:
+    def exported(self, step: int) -> PolicyArrays:
         greedy = self._greedy
-        return Plain("greedy", self._net, True, shared={"actions": greedy.actions}, epsilon=greedy.epsilon(step))
+        return PolicyArrays("greedy", self._net, True, shared={"actions": greedy.actions}, epsilon=greedy.epsilon(step))
 
 
 AGENTS_PER_THREAD = 8

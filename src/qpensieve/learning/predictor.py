@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from qpensieve.learning.acting import Exportable, Served
+from qpensieve.learning.acting import Exportable, PolicySet
 from qpensieve.types import Acting
 
 Act = Callable[
@@ -115,13 +115,13 @@ class AgentPredictor:
         """Return the policies as named arrays."""
         return {FLAT: self.flat}
 
-    def plain(self, seed: int) -> Served:
+    def exported(self, seed: int) -> PolicySet:
         """Return the agents of one seed with their preferences, for export; ValueError if they cannot be exported."""
         num = self._agents_per_seed
         policies = self.acting.policy(self.flat[seed * num : (seed + 1) * num])
         if not isinstance(policies, Exportable):
-            raise ValueError(f"a {type(policies).__name__} cannot be exported: it must have a method plain")
-        return Served(policies.plain(self.step), self.preferences)
+            raise ValueError(f"a {type(policies).__name__} cannot be exported: it must have a method exported")
+        return PolicySet(policies.exported(self.step), self.preferences)
 
     @property
     def _agents_per_seed(self) -> int:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.errors import UserError
-from qpensieve.learning.acting import HostMlp, Plain, Served, num_parameters
+from qpensieve.learning.acting import HostMlp, PolicyArrays, PolicySet, num_parameters
 from qpensieve.learning.predictor import Act, ServedBy, act_by_policy
 from qpensieve.metrics.fronts import check_points
 from qpensieve.population.ppo import RunningStatistics, State
@@ -81,10 +81,10 @@ class KeptPolicy:
         """Return mean actions, within the box."""
         return self._actor.exploit(self._normalize(obs))
 
-    def plain(self) -> Plain:
+    def exported(self) -> PolicyArrays:
         """Return the policies for export."""
         moments = {"obs_mean": self._mean[:, 0], "obs_std": self._scale[:, 0]}
-        return Plain("gaussian", self._actor.net, False, {"std": self._actor.std[:, 0], **moments})
+        return PolicyArrays("gaussian", self._actor.net, False, {"std": self._actor.std[:, 0], **moments})
 
     def _normalize(self, obs: Observations) -> Observations:
         return np.clip((obs - self._mean) / self._scale, -OBS_CLIP, OBS_CLIP)
@@ -211,10 +211,10 @@ class ArchivePredictor:
     def __init__(self, policies: list[Policies], widths: tuple[int, ...]):
         self._policies, self._widths = policies, widths
 
-    def plain(self, seed: int) -> Served:
+    def exported(self, seed: int) -> PolicySet:
         """Return the archive of one seed with the objectives of each policy, for export."""
         known = self._policies[seed]
-        return Served(KeptPolicy(known.flat, self._widths).plain(), returns=known.objs)
+        return PolicySet(KeptPolicy(known.flat, self._widths).exported(), returns=known.objs)
 
     def act(
         self,

@@ -188,7 +188,7 @@ class WatchedRun:
 
 def archive_of(predictor: Predictor, row: int) -> Float64[np.ndarray, "p d"] | None:
     """Return the returns of the policies in a seed's archive; None without an archive."""
-    return predictor.plain(row).returns if isinstance(predictor, ArchivePredictor) else None
+    return predictor.exported(row).returns if isinstance(predictor, ArchivePredictor) else None
 
 
 def rounded(values: object) -> object:
