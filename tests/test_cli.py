@@ -76,7 +76,7 @@ class TestHelp:
     def test_train_shows_the_defaults_of_the_domain_preset_and_length(self, capsys: pytest.CaptureFixture[str]):
         text = page(capsys, "train", "Hopper5d", "--preset", "robust", "--steps", "2e4", "--help-all")
         assert "(default: 25)" in text  # eval_stride of five objectives
-        assert "--random-steps INT|none" in text
+        assert "--random-steps INT|FLOAT|none" in text
         assert "(default: 2000)" in text
 
     def test_every_setting_is_explained(self):

@@ -48,7 +48,7 @@ class TestCheck:
             ({"eval_period": 75}, "eval_period must be a multiple of block (50), got 75"),
             ({"push_period": 120}, "push_period must be a multiple of block (50), got 120; the nearest is 100"),
             ({"block": 0}, "block must be at least 1, got 0"),
-            ({"random_steps": 0}, "random_steps must be at least 1 (learning needs data), got 0"),
+            ({"random_steps": 0}, "random_steps must be a whole number of 1 or more, or a share below 1, got 0"),
             ({"discount": 1.0}, "discount must be above 0 and below 1, got 1.0"),
             ({"first_seed": -1}, "first_seed must leave all seeds between 0 and 2147483647, got -1"),
             ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
@@ -114,7 +114,7 @@ class TestPresets:
     def test_quick_is_smaller(self):
         quick = configs.with_schedule(default_config("DST2d", preset="quick"))
         assert quick.seeds == 1
-        assert quick.steps < 200_000
+        assert quick.steps <= 250_000
         assert isinstance(quick.agent, QPensieveConfig)
         assert quick.agent.sac.hidden < 256
         assert quick.agent.push_after < quick.num_updates / 2  # snapshots do get used
@@ -192,7 +192,7 @@ class TestSchedule:
     def test_a_shorter_run_explores_learns_and_is_evaluated_in_proportion(self, preset: str, algo: str, steps: int):
         config = configs.with_schedule(override(default_config("Ant2d", algo, preset), {"steps": steps}))
         check(config)
-        assert config.random_steps <= steps / 10
+        assert config.random_steps <= steps / (5 if preset == "quick" else 10)
         assert steps // config.eval_period >= 5
         assert steps // config.parameters_period >= 3
         assert (steps - config.random_steps) // config.log_period >= 10
@@ -309,3 +309,19 @@ def test_an_older_run_of_envelope_has_one_network_as_when_it_was_made():
     for name in before:
         del old["agent"][name]
     assert configs.from_dict(old) == config
+
+
+class TestRandomStepsAsAShare:
+    @pytest.mark.parametrize(("share", "steps"), [(0.2, 4_000), (0.213, 4_250), (1e-9, 50), (5e3, 5_000)])
+    def test_a_share_becomes_whole_blocks_of_the_run(self, share: float, steps: int):
+        config = override(default_config("DST2d", preset="robust"), {"steps": 20_000, "random_steps": share})
+        assert configs.with_schedule(config).random_steps == steps
+
+    @pytest.mark.parametrize("wrong", [0.0, -0.5, 1.5, float("nan"), float("inf")])
+    def test_other_numbers_are_refused(self, wrong: float):
+        with pytest.raises(ValueError, match="random_steps must be a whole number of 1 or more, or a share below 1"):
+            check(override(default_config("DST2d"), {"random_steps": wrong}))
+
+    def test_quick_is_random_for_a_fifth_of_any_length(self):
+        config = default_config("DST2d", preset="quick")
+        assert [configs.with_schedule(replace(config, steps=n)).random_steps for n in (1_000, 250_000)] == [200, 50_000]

@@ -24,8 +24,10 @@ from qpensieve.settings import (
     NOT_NEGATIVE,
     RECORDS,
     SEEDS,
+    STEPS_OR_SHARE,
     WHOLE_BLOCKS,
     Scheduled,
+    StepsOrShare,
     at_least,
 )
 from qpensieve.types import EnvSpec
@@ -87,9 +89,9 @@ class RunConfig:
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS, LENGTH] = 1_500_000
     """Environment steps of each seed. After the random steps, off-policy methods make `updates_per_step` gradient steps
     for each."""
-    random_steps: Annotated[Scheduled, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
-    """Off-policy methods: steps with uniformly random actions before learning starts. None: a tenth of the steps, at
-    most 10 000."""
+    random_steps: Annotated[StepsOrShare, STEPS_OR_SHARE, WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
+    """Off-policy methods: steps with uniformly random actions before learning starts; a number below 1 is a share of
+    the steps. None: a tenth of the steps, at most 10 000."""
     random_noise: Annotated[Literal["white", "ar1"], NEEDS_REPLAY] = "white"
     """Off-policy methods with continuous actions: correlation of random actions in time. white: none. ar1: 0.8 from one
     step to the next. Every action is uniform in both."""
@@ -284,6 +286,10 @@ def with_schedule(config: RunConfig) -> RunConfig:
     """
     if config.algo not in METHODS or settings.problems(config):  # `check` refuses these
         return config
+    if isinstance(share := config.random_steps, float):
+        wanted = round(share * config.steps)
+        blocks = max(config.block, wanted - wanted % config.block)
+        config = replace(config, random_steps=blocks if share < 1 else int(share))
     for name, share in SCHEDULE.items():
         values = settings.flat(config)
         is_used = name != "anneal_updates" or any(values.get(end) is not None for end in LAST_VALUES)

@@ -10,7 +10,7 @@ class Keywords(TypedDict, total=False):
 
     first_seed: int
     steps: int
-    random_steps: int | None
+    random_steps: int | float | None
     random_noise: Literal["white", "ar1"]
     block: int
     updates_per_step: int

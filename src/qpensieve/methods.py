@@ -62,8 +62,8 @@ class Method:
 
 _QUICK_NETS: dict[str, object] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
 _QUICK_GUARDED: dict[str, object] = {
-    "steps": 120_000,
-    "random_steps": None,
+    "steps": 250_000,
+    "random_steps": 0.2,
     "eval_period": None,
     "parameters_period": None,
     "log_period": None,
@@ -73,13 +73,13 @@ _QUICK_GUARDED: dict[str, object] = {
     "learning_rate": 6e-4,
     "learning_rate_end": 3e-5,
     "pessimism": 0.85,
-    "discount": 0.98,
+    "discount": 0.985,
     "sampler": "dirichlet",
     "random_noise": "ar1",
     "updates_per_step": 4,
 }
 """`quick` of Q-Pensieve and MO-SAC. Small networks overestimate the value of standing still, and a smaller discount
-lowers it sooner. Many updates per step give rare transitions more weight."""
+lowers it sooner. Many updates per step and many random steps give rare transitions more weight."""
 _QUICK_PENSIEVE: dict[str, object] = {"push_after": 4_000, "push_period": 1_000}
 RECIPE = 1
 """Version of the preset `robust`: every change of what the preset trains adds 1."""

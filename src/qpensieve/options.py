@@ -83,19 +83,19 @@ def parse_settings(default: T, words: list[str], hidden: Collection[str], about:
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | None] | None:
     """Return how to read numbers: 2e5 may be a whole number, and `none` is None. Return None for other types."""
     kinds = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
-    readers = [reader for kind, reader in ((int, whole), (float, number)) if kind in kinds]
-    may_be_none = NoneType in kinds
-    if len(readers) != 1 or len(kinds) > 1 + may_be_none:
+    numbers, may_be_none = [kind for kind in (int, float) if kind in kinds], NoneType in kinds
+    if not numbers or len(kinds) > len(numbers) + may_be_none:
         return None
+    reader = number if float in kinds else whole
 
     def read(words: list[str]) -> int | float | None:
         try:
-            return None if may_be_none and words[0].lower() == NONE else readers[0](words[0])
+            return None if may_be_none and words[0].lower() == NONE else reader(words[0])
         except UserError as error:
             raise _WrongNumberError(words[0], str(error)) from error
 
     is_one = lambda value: isinstance(value, kinds) and not isinstance(value, bool)
-    metavar = ("INT" if int in kinds else "FLOAT") + f"|{NONE}" * may_be_none
+    metavar = "|".join([kind.__name__.upper() for kind in numbers] + [NONE] * may_be_none)
     return PrimitiveConstructorSpec(1, metavar, read, is_one, lambda value: [str(value).lower()])
 
 

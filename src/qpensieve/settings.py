@@ -33,10 +33,11 @@ import numpy as np
 from qpensieve.errors import UserError
 
 if TYPE_CHECKING:
-    Scheduled = int
+    Scheduled = StepsOrShare = int
 else:
     Scheduled = int | None
-"""A number of steps or updates. None follows the length of the run: `config.with_schedule` gives it a number."""
+    StepsOrShare = int | float | None
+"""Numbers of steps or updates. None, or a share of the run, gets a number from `config.with_schedule`."""
 
 SYNONYMS = {
     "lr": "learning_rate",
@@ -112,6 +113,9 @@ OPEN_SHARE = Rule("above 0 and below 1", lambda value: 0 < value < 1)
 STEP_SHARE = Rule("above 0 and at most 1", lambda value: 0 < value <= 1)
 FINITE = Rule("finite", lambda values: all(math.isfinite(value) for value in values))
 """Every number of a list is finite."""
+STEPS_OR_SHARE = Rule(
+    "a whole number of 1 or more, or a share below 1", lambda value: 0 < value < 1 or (value >= 1 and value % 1 == 0)
+)
 NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 
 
