@@ -57,7 +57,9 @@ def _halves(returns: Float64[np.ndarray, "n e d"]) -> list[tuple[np.ndarray, np.
 
 def preference_correlation(returns: ArrayLike, preferences: ArrayLike) -> Float64[np.ndarray, " d"]:
     """Return Spearman's correlation, per objective i, of lam_i with return i; 0 if either is constant."""
-    array, lam = _check_one_run(returns, preferences)
+    array, lam = _check_returns(returns, preferences)
+    if array.ndim != 2:
+        raise ValueError(f"returns must be one run [num_preferences, num_objectives], got shape {array.shape}")
     return np.array([_spearman(lam[:, i], array[:, i]) for i in range(array.shape[1])])
 
 
@@ -74,15 +76,6 @@ def _check_returns(
     if len(wrong):
         index = tuple(wrong[0].tolist())
         raise ValueError(f"{name} must be finite, the entry at {index} is {array[index]}")
-    return array, lam
-
-
-def _check_one_run(
-    returns: ArrayLike, preferences: ArrayLike
-) -> tuple[Float64[np.ndarray, "p d"], Float64[np.ndarray, "p d"]]:
-    array, lam = _check_returns(returns, preferences)
-    if array.ndim != 2:
-        raise ValueError(f"returns must be one run [num_preferences, num_objectives], got shape {array.shape}")
     return array, lam
 
 

@@ -26,7 +26,7 @@ else:
     Artist = Axes = Figure = GridSpec = ScalarMappable = Any
 
 WIDTH = 8.0
-"""Width of every picture, inches."""
+"""Width of most pictures, inches."""
 DPI = 150
 SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 """Endings of the files of pictures."""
@@ -86,12 +86,13 @@ class MissingPlots(MissingPackageError):  # noqa: N818  (says what is wrong; it 
         super().__init__("pictures need matplotlib; install it with: pip install 'qpensieve[plots]'")
 
 
-def new_figure(height: float) -> Figure:
+def new_figure(height: float, width: float = WIDTH) -> Figure:
+    """Make an empty figure; MissingPlots if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPlots from error
-    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
     return figure
 

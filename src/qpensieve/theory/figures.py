@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.report.drawing import COLOURS, DPI, GREY, WIDTH
+from qpensieve.report import drawing
+from qpensieve.report.drawing import COLOURS, GREY, Axes
 from qpensieve.theory.coverage import SoftFront
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-else:
-    Axes = Any
-
+SIZE = (4.2, 10.0)
+"""Height and width of a picture, inches."""
 FLOOR = 1e-12
 """Smallest gap that is drawn; smaller ones are rounding."""
 Curves = Mapping[str, Sequence[float]]
@@ -23,9 +20,7 @@ Curves = Mapping[str, Sequence[float]]
 
 def draw_gaps(path: Path, title: str, panels: Mapping[str, Curves]) -> Path:
     """Draw the gap to the optimum per iteration: one panel per kind of critic, one line per method."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH * 1.25, 4.2), dpi=DPI, layout="constrained")
+    figure = drawing.new_figure(*SIZE)
     figure.suptitle(title, fontsize=12)
     for axes, (name, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         _draw_curves(axes, curves)
@@ -33,8 +28,7 @@ def draw_gaps(path: Path, title: str, panels: Mapping[str, Curves]) -> Path:
         axes.set_xlabel("iteration")
     figure.axes[0].set_ylabel("largest gap to the optimum")
     figure.axes[0].legend(fontsize=8.5)
-    figure.savefig(path)
-    return path
+    return drawing.write_figure(figure, path)
 
 
 def _draw_curves(axes: Axes, curves: Curves) -> None:
@@ -49,13 +43,12 @@ def _draw_curves(axes: Axes, curves: Curves) -> None:
 
 def draw_front(path: Path, title: str, vertices: Float64[np.ndarray, "n 2"], fronts: Sequence[SoftFront]) -> Path:
     """Draw the returns of the final policies per temperature, the exact coverage set, and their loss with its bound."""
-    import matplotlib
-    from matplotlib.figure import Figure
+    figure = drawing.new_figure(*SIZE)
+    from matplotlib import colormaps  # new_figure has said so if matplotlib is missing
 
-    figure = Figure(figsize=(WIDTH * 1.25, 4.2), dpi=DPI, layout="constrained")
     figure.suptitle(title, fontsize=12)
     left, right = figure.subplots(1, 2)
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.95, 0.0, len(fronts)))
+    colours = colormaps["viridis"](np.linspace(0.95, 0.0, len(fronts)))
     left.plot(*vertices.T, color="black", linewidth=1, marker="o", markersize=9, fillstyle="none", label="exact set")
     for front, colour in zip(fronts, colours, strict=True):
         left.scatter(*front.returns.T, s=12, color=colour, label=f"temperature {front.alpha:g}", zorder=3)
@@ -69,8 +62,7 @@ def draw_front(path: Path, title: str, vertices: Float64[np.ndarray, "n 2"], fro
     right.set(xscale="log", yscale="log", xlabel="temperature", title="loss against the best scalarised return")
     right.grid(alpha=0.3)
     right.legend(fontsize=8.5)
-    figure.savefig(path)
-    return path
+    return drawing.write_figure(figure, path)
 
 
 def _zoom(axes: Axes, vertices: Float64[np.ndarray, "n 2"]) -> None:
