@@ -60,7 +60,7 @@ def minutes(text: str) -> int:
     """Return a time limit in minutes, from Slurm's notation: minutes, hours:minutes:seconds, days-hours and others.
 
     Raises:
-        ValueError: The text is no time limit.
+        ValueError: The text is not a time limit.
     """
     match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if match is None:

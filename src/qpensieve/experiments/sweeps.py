@@ -130,7 +130,7 @@ def _cells(content: dict[str, Any]) -> dict[Place, Wanted]:
 
 
 def _lines(content: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the own settings of each run: every combination of the grid, then the runs given one by one."""
+    """Return the settings that each run does not share: every combination of the grid, then those of [[runs]]."""
     grid = content.get("grid", {})
     if not isinstance(grid, dict):
         raise UserError(f"grid must be a table, {EXAMPLE}")

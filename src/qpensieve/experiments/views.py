@@ -63,10 +63,13 @@ class View:
 
     def axes(self) -> dict[str, tuple[str, str]]:
         """Return row -> labels of its first two objectives."""
-        specs = {row: self.spec(row) for row in self.artefact.rows}
-        known = {row: find_domain(spec.id) for row, spec in specs.items()}
-        labels = {row: specs[row].objectives if domain is None else domain.labels for row, domain in known.items()}
-        return {row: (of[0], of[1]) for row, of in labels.items()}
+        found = {}
+        for row in self.artefact.rows:
+            spec = self.spec(row)
+            domain = find_domain(spec.id)
+            labels = spec.objectives if domain is None else domain.labels
+            found[row] = (labels[0], labels[1])
+        return found
 
     def panels(
         self, wanted: Mapping[str, tuple[str, Callable[[Sequence[RunResults]], T | None]]]

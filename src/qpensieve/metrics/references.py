@@ -48,7 +48,7 @@ REFERENCES: Mapping[str, Reference] = MappingProxyType(
         "Ant2d": Reference((0.0, -3000.0), _TEST_SCRIPT, True),
         "Ant3d": Reference((0.0, 0.0, -1000.0), _MAGNITUDE, False),
         "Walker2d": Reference((0.0, -1000.0), _TEST_SCRIPT, True),
-        "DeepSeaTreasure": Reference((0.0, -50.0), "that of DST2d; the paper has no grid", False),
+        "DeepSeaTreasure": Reference((0.0, -50.0), "as for DST2d; the paper has no grid", False),
     }
 )
 """Domain -> reference, version `REFERENCE_VERSION`."""

@@ -135,7 +135,7 @@ def draw_generations(run: RunResults, out: Path) -> Path:
 def draw_predictions(run: RunResults, out: Path) -> Path | None:
     """Draw the predicted changes of the objectives of tasks against the changes they reached.
 
-    Only generations that ran to their full length count. With two objectives, arrows show the newest two of them.
+    Only generations that ran to their full length count. With two objectives, arrows show the newest two generations.
 
     Args:
         run: The run.

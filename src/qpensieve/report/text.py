@@ -138,7 +138,7 @@ def markdown(table: TextTable, links: bool = True) -> str:
 
 
 def latex(table: TextTable) -> str:
-    """Return the table in LaTeX: a plain `tabular`, no packages."""
+    """Return the table in LaTeX: a plain `tabular` that needs no packages."""
     columns = "l" * table.num_heads + "c" * (len(table.headings) - table.num_heads)
     lines = [
         r"\begin{table}",
