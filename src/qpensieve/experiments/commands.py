@@ -39,14 +39,13 @@ QUICK_FLAGS = {"--xla_backend_optimization_level=0": (0, 12), "--xla_cpu_use_fus
 """Flag for quick compiling -> newest JAX version known to accept it; an unknown flag ends the process."""
 CARDS = (1, 8, 64)
 """Numbers of cards for which costs are shown."""
-Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
 
 
 @dataclass(frozen=True)
 class Choice(Size):
     """The part of the paper to make, and its size."""
 
-    names: Names = ()
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")] = ()
     """Tables and figures (`qpensieve paper list`); none: all of them."""
     out: Path | None = None
     """Folder of the runs; default: runs/paper, runs/paper-short or runs/paper-smoke."""

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -28,7 +27,6 @@ FULL, SHORT = "full protocol", "short protocol"
 """Protocols of evaluation."""
 LARGE = 1e4
 """Numbers from this size on get a power of ten if the sheet sets none."""
-NOTHING: Mapping[str, Values] = MappingProxyType({})
 VALUE_COLUMNS = ("row", "column", "metric", "seed", "task", "value", "step", "goal", "protocol", "run", "commit")
 SUMMARY_COLUMNS = (
     *("row", "column", "metric", "status", "seeds", "step", "goal", "protocol", "mean", "std"),
@@ -114,7 +112,7 @@ class Cell:
     @property
     def scores(self) -> Mapping[str, Values]:
         """The values of the cell; an empty mapping if there is no run."""
-        return self.values or NOTHING
+        return self.values or {}
 
     @property
     def is_whole(self) -> bool:
