@@ -166,7 +166,6 @@ class TestProgress:
 
     def test_a_run_says_its_size_and_a_short_one_no_time(self, clock: list[float], terminal: FakeTerminal):
         progress = Progress(1000, 0, terminal, workload=Workload(size="1k steps x 5 seeds"))
-        progress.announce()
         assert terminal.getvalue() == "1k steps x 5 seeds\n"
         run(progress, clock, LEARNING, range(100, 1000, 100), 1.0)
         assert "about" not in terminal.getvalue()

@@ -130,6 +130,8 @@ class Progress:
         self._running_since: float | None = None
         self._notes: dict[str, str] = {}
         self._period = 0.5 if self._out.isatty() else 30.0
+        if self._workload.size and start < total:
+            self.say(self._workload.size)
 
     def note(self, **notes: str) -> None:
         """Show these values at the end of the line from now on, the most important first."""
@@ -142,11 +144,6 @@ class Progress:
             self._running_since = now
         elif not is_running and self._running_since is not None:
             self._in_workers, self._running_since = now - self._running_since, None
-
-    def announce(self) -> None:
-        """Write the size of the run. `show` adds the estimated time after the first learning steps."""
-        if self._workload.size and self._step < self._total:
-            self.say(self._workload.size)
 
     def enter(self, phase: str) -> None:
         """Begin a phase. A phase that was never shown is shown at once, and on a terminal every change."""

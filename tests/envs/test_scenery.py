@@ -9,7 +9,7 @@ from qpensieve.envs.deep_sea import VALUES
 from qpensieve.envs.gym_lanes import GymSimulator
 from qpensieve.envs.mujoco import ANT, FULL_PHYSICS, HALF_CHEETAH, HOPPER, PUSH_SPEED, Body, MujocoSimulator
 from qpensieve.envs.scenery import BodyScene, PlaneScene, Pushable, Scenic
-from qpensieve.envs.sources import drawable
+from qpensieve.envs.sources import resolve
 from tests.watch import foreign
 
 NAMES = ("Hopper2d", "HalfCheetah2d", "Walker2d", "Ant3d", "LunarLander5d", "DST2d", "DeepSeaTreasure")
@@ -124,9 +124,9 @@ def test_the_sea_shows_its_treasures_where_they_are(name: str, shape: str, offse
 
 
 def test_environments_of_others_draw_themselves_where_they_can():
-    assert drawable(foreign.Fragile)().render_mode == "rgb_array"
-    assert drawable("tests.watch.foreign:Fragile")().render_mode == "rgb_array"
-    assert drawable("tests.watch.foreign:Blind")().render_mode is None
+    assert resolve(foreign.Fragile, is_drawn=True)().render_mode == "rgb_array"
+    assert resolve("tests.watch.foreign:Fragile", is_drawn=True)().render_mode == "rgb_array"
+    assert resolve("tests.watch.foreign:Blind", is_drawn=True)().render_mode is None
     lanes = one_lane("tests.watch.foreign:Fragile", is_drawn=True)
     assert lanes.render().shape == (4, 6, 3)
     assert isinstance(lanes.simulator, GymSimulator)

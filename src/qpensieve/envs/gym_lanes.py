@@ -14,7 +14,7 @@ from qpensieve.envs import info_objectives
 from qpensieve.envs.draw import working_platform
 from qpensieve.envs.replayed import ReplayedSimulator
 from qpensieve.envs.simulator import Simulator
-from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, needs_package, resolve
+from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, name_of, needs_package, resolve
 from qpensieve.envs.split_lanes import SplitSimulator
 from qpensieve.errors import EnvError, UserError
 from qpensieve.importing import place_of
@@ -46,7 +46,7 @@ def make_simulator(
     source: EnvSource, num_lanes: int, num_workers: int = 0, first_lane: int = 0, is_drawn: bool = False
 ) -> Simulator:
     """Make the simulator of a foreign environment, in this process or spread over `num_workers` processes."""
-    name, factory = name_of(source), drawable(source) if is_drawn and num_workers == 0 else resolve(source)
+    name, factory = name_of(source), resolve(source, is_drawn)
     if num_workers == 0:
         return GymSimulator(factory, num_lanes, name, first_lane)
     base = resolve(info_objectives.parts(source)[0]) if isinstance(source, str) else factory

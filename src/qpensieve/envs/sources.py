@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -74,58 +75,39 @@ def is_local(name: str) -> bool:
     return name.startswith(LOCAL)
 
 
-def resolve(source: Any) -> EnvFactory:
+def resolve(source: Any, is_drawn: bool = False) -> EnvFactory:
     """Return the factory of a function or a name. The factory of a name can be pickled.
+
+    Args:
+        source: The function or the name.
+        is_drawn: Whether the environments have `render_mode="rgb_array"`, where `source` can make such ones.
 
     Raises:
         ValueError: `source` is neither a function nor a name, or no environment has this name.
     """
     if isinstance(source, gymnasium.Env):
         raise UserError(f"{source} is one environment, but every lane needs its own: pass a function that makes one")
+    source = _LOCAL_FACTORIES.get(source, source) if isinstance(source, str) else source
     if callable(source):
-        return cast(EnvFactory, source)
+        factory = cast(EnvFactory, source)
+        return _drawn(factory) if is_drawn else factory
     if not isinstance(source, str):
         raise UserError(f"an environment must be a name or a function that makes one, got {source!r}")
     base, objectives = info_objectives.parts(source)
     if objectives:
-        return partial(_make_with, resolve(base), objectives)
-    if source in _LOCAL_FACTORIES:
-        return _LOCAL_FACTORIES[source]
+        return partial(_make_with, resolve(base, is_drawn), objectives)
     if _named_factory(source) is None:
         _check_registered(source)
-    return partial(_make, source)
+    return partial(_make, source, is_drawn)
 
 
-def drawable(source: EnvSource) -> EnvFactory:
-    """Return a factory of environments with `render_mode="rgb_array"`, where `source` can make them.
-
-    Otherwise return the factory of `resolve`.
-    """
-    base, objectives = info_objectives.parts(source) if isinstance(source, str) else (source, ())
-    if objectives:
-        return partial(_make_with, drawable(base), objectives)
-    plain = resolve(source)
-
-    def make() -> gymnasium.Env:
-        named = _named_factory(source) if isinstance(source, str) and source not in _LOCAL_FACTORIES else plain
-        if named is None:
-            try:
-                return gymnasium.make(str(source), render_mode=PICTURES, disable_env_checker=True)
-            except (TypeError, gymnasium.error.Error):  # it has no such mode, or does not take one
-                return plain()
-        if not _takes_render_mode(named):
-            return plain()
-        with working_folder():
-            return cast(Any, named)(render_mode=PICTURES)
-
-    return make
-
-
-def _takes_render_mode(factory: EnvFactory) -> bool:
+def _drawn(factory: Callable[..., gymnasium.Env]) -> EnvFactory:
+    """Return the factory of environments that draw themselves, if `factory` takes a render mode; else `factory`."""
     try:
-        return "render_mode" in inspect.signature(factory).parameters
+        takes_mode = "render_mode" in inspect.signature(factory).parameters
     except (TypeError, ValueError):  # made in C, or with a signature that cannot be read
-        return False
+        takes_mode = False
+    return partial(factory, render_mode=PICTURES) if takes_mode else factory
 
 
 def name_of(source: EnvSource) -> str:
@@ -191,13 +173,16 @@ def module_of(file: str) -> str:
     return ".".join(Path(file).with_suffix("").parts)
 
 
-def _make(name: str) -> gymnasium.Env:
+def _make(name: str, is_drawn: bool) -> gymnasium.Env:
     factory = _named_factory(name)
     if factory is not None:
         with working_folder():  # a factory may import modules of its folder
-            return factory()
+            return (_drawn(factory) if is_drawn else factory)()
     # The check fills the registry, which is empty in a new worker process.
     _check_registered(name)
+    if is_drawn:
+        with suppress(TypeError, gymnasium.error.Error):  # it has no such mode, or does not take one
+            return gymnasium.make(name, render_mode=PICTURES, disable_env_checker=True)
     return gymnasium.make(name, disable_env_checker=True)
 
 

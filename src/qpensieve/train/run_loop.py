@@ -145,7 +145,6 @@ class Run(TrainingLoop):
         self.progress = progress = Progress(
             session.goal, session.step, quiet=self._options.quiet, workload=self._workload(hint)
         )
-        progress.announce()
         try:
             with interrupts(progress.answer) as is_interrupted:
                 if session.step > 0:  # an evaluation in which the environment failed is still due
