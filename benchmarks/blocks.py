@@ -48,7 +48,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row per domain."""
+    """Return one row per domain."""
     rows = []
     for domain in settings.domains:
         progress(f"blocks: {domain}")
@@ -94,7 +94,7 @@ def _one_thread(domain: str, seeds: list[int]) -> Lanes:
 def _collectors(
     domain: str, seeds: list[int], block: int, behaviour: Behaviour, workers: int
 ) -> tuple[Collector, CollectionWorkers]:
-    """In this process, and by worker processes."""
+    """Return collectors of this process and of worker processes."""
     one = Collector(_one_thread(domain, seeds), seeds, block, behaviour)
     many = CollectionWorkers(domain, seeds, block, behaviour, workers)
     for collector in (one, many):
@@ -103,7 +103,7 @@ def _collectors(
 
 
 def _timer(collector: Any, flat: Parameters) -> Callable[[], float]:
-    """Seconds of a block, with what a training loop does around it."""
+    """Return a timer of a block and of the work of the training loop around it."""
     return lambda: seconds(lambda: collector.collect(collector.policy(flat), 0))
 
 

@@ -59,7 +59,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row per domain; steps are those of all environments of all members together."""
+    """Return one row per domain. Steps are summed over all environments of all members."""
     unknown = set(settings.domains) - WANTED.keys()
     if unknown:
         raise UserError(f"collect has no loop for {min(unknown)}: use {', '.join(WANTED)}")
@@ -96,7 +96,7 @@ def _measure(domain: str, settings: Settings) -> Row:
 
 
 def _measure_update(domain: str, settings: Settings, row: Row) -> Row:
-    """Milliseconds of one update of all members, and the share of collection in an iteration of the paper's length."""
+    """Return milliseconds of an update of all members, and the share of collection in the paper's iteration."""
     update = _update_timer(domain, settings.members)
     update()  # compiles
     each = median(update() for _ in range(settings.repeats))
@@ -113,13 +113,13 @@ def _init(domain: str, num: int) -> ppo.State:
 
 
 def actors(state: ppo.State) -> np.ndarray:
-    """Parameters of all members' policies, a row each."""
+    """Return the parameters of all members' policies, a row each."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(state.actor)]
     return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1)
 
 
 def make_collector(domain: str, flat: np.ndarray, cfg: PpoConfig) -> Callable[[int], Any]:
-    """Iteration -> rollouts, by the collector that training uses."""
+    """Return a function iteration -> rollouts that uses the collector of training."""
     places = _places(len(flat))
     seeds = lane_seeds(places, cfg.num_lanes)
     collector = RolloutCollector(make_lanes(domain, len(seeds), seeds), places, cfg)
@@ -149,7 +149,7 @@ class Loop:
         ]
 
     def collect(self, iteration: int) -> dict[str, np.ndarray]:
-        """Observations, actions, rewards and ends of every member, [member, step, lane, ...]."""
+        """Return observations, actions, rewards and ends of every member, [member, step, lane, ...]."""
         shape = (self._cfg.rollout_steps, self._cfg.num_lanes, self._spec.action_size)
         draws = [
             generator(place.seed, Purpose.ROLLOUT_NOISE, place.task, iteration).standard_normal(shape, dtype=np.float32)
@@ -178,7 +178,7 @@ class _Member:
         self._seen.add(self._obs)
 
     def step(self, noise: np.ndarray) -> tuple[np.ndarray, ...]:
-        """One step of all environments: normalised observations, actions, normalised rewards, terminated, truncated."""
+        """Step all environments; return normalised observations, actions, normalised rewards, terminated, truncated."""
         x = np.clip((self._obs - self._seen.mean) / self._seen.scale, -OBS_CLIP, OBS_CLIP).astype(np.float32)
         actions = self._network(x, noise)
         rewards, ends, obs = [], [], []
@@ -235,7 +235,7 @@ class _Running:
 
 
 def _hopper_reward(reward: Any, info: dict[str, Any], action: np.ndarray) -> tuple[float, float]:
-    """Hopper2d's objectives, from the output of Gymnasium's Hopper."""
+    """Return Hopper2d's objectives from the output of Gymnasium's Hopper."""
     del reward
     return info["x_velocity"], -HOPPER_EFFORT * float(action @ action)
 
@@ -248,7 +248,7 @@ REWARDS: dict[str, Callable[[Any, dict[str, Any], np.ndarray], Any]] = {
 
 
 def _update_timer(domain: str, num: int) -> Callable[[], float]:
-    """A function that updates all members in one call, on noise, and returns the seconds it took."""
+    """Return a function that updates all members on noise in one call, and returns the seconds."""
     spec, state = get_domain(domain).spec, _init(domain, num)
 
     def one(args: Any) -> Any:
@@ -263,7 +263,7 @@ def _update_timer(domain: str, num: int) -> Callable[[], float]:
 
 
 def _noise(spec: EnvSpec, num: int) -> tuple[jax.Array, ...]:
-    """Fields of `ppo.Rollout` for all members, filled with noise."""
+    """Return the fields of `ppo.Rollout` for all members, filled with noise."""
     shape, draw = (num, PAPER.rollout_steps, PAPER.num_lanes), np.random.default_rng(0).standard_normal
     floats = [draw((*shape, size), np.float32) for size in (spec.obs_size, spec.action_size, spec.num_objectives)]
     ends = [np.zeros(shape, bool)] * 2

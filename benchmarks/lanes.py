@@ -50,7 +50,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row per domain."""
+    """Return one row per domain."""
     rows = []
     for domain in settings.domains:
         progress(f"lanes: {domain}")
@@ -111,7 +111,7 @@ def _loop(env: gymnasium.Env, actions: np.ndarray) -> float:
 
 
 def bare_physics(domain: str, lanes: Lanes, actions: np.ndarray) -> Callable[[], float]:
-    """A timer of the physics alone for as many steps as `actions` holds; returns 0 if there is no physics."""
+    """Return a timer of the physics alone, for the steps of `actions`. It returns 0 if there is no physics."""
     if domain.startswith("DST"):
         return lambda: 0.0
     if domain.startswith("LunarLander"):

@@ -41,7 +41,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row per method and number of agents; ratios are within this run."""
+    """Return one row per method and number of agents. Ratios are of this run."""
     known = [name for name, method in METHODS.items() if not method.is_population]
     unknown = sorted(set(settings.algos) - set(known))
     if unknown:
@@ -74,7 +74,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
 
 def _config(domain: str, algo: str) -> RunConfig:
-    """The paper's settings; hybrid SAC is timed after its switch, when it takes longer."""
+    """Return the paper's settings. Hybrid SAC is timed after its switch, when it takes longer."""
     config = default_config(domain, algo)
     d = get_domain(domain).spec.num_objectives
     if algo in ("sac", "hybrid-sac"):
@@ -85,7 +85,7 @@ def _config(domain: str, algo: str) -> RunConfig:
 
 
 def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float]:
-    """A function that runs one block of updates and returns the seconds of one update (of all agents)."""
+    """Return a function that runs a block of updates and returns the seconds of an update of all agents."""
     spec = get_domain(config.domain).spec
     algorithm = make_algorithm(config.algo, config.agent, spec)
     layout = layout_of(spec, algorithm.behaviour)
@@ -109,7 +109,7 @@ def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float
 
 
 def _block(algorithm: Algorithm[Any], layout: RowLayout, num_agents: int, num: int) -> Block:
-    """A block of noise in place of transitions; actions that are indices are all 0."""
+    """Return a block of noise in place of transitions. Discrete actions are all 0."""
     generator, lanes = np.random.default_rng(num), num_agents * algorithm.num_lanes
     rows = generator.standard_normal((lanes, num, layout.width)).astype(np.float32)
     if algorithm.acting.is_discrete:

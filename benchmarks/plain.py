@@ -26,7 +26,7 @@ def pensieve_value(
     s: Float[Array, " obs"],
     a: Float[Array, " act"],
 ) -> Float[Array, ""]:
-    """Sup of lam . Q'(s, a; lam') over lam' in `prefs` and Q' in `critics`, twins by minimum; lam = prefs[0]."""
+    """Return the maximum of lam . Q'(s, a; lam') over `prefs` and `critics`, with the smaller twin; lam = prefs[0]."""
     scalar = lambda critic, pref: prefs[0] @ critic(s, a, pref)
     per_pref = jax.vmap(scalar, in_axes=(None, 0))
     per_critic = jax.vmap(jax.vmap(per_pref, in_axes=(0, None)), in_axes=(0, None))
@@ -41,12 +41,12 @@ def batch_value(
     s: Float[Array, "b obs"],
     a: Float[Array, "b act"],
 ) -> Float[Array, " b"]:
-    """`pensieve_value` of every sample; the arguments are those of the fast form."""
+    """Return `pensieve_value` of every sample, with the arguments of the fast form."""
     return jax.vmap(pensieve_value, in_axes=(None, None, None, 0, 0))(critics, filled, prefs, s, a)
 
 
 def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:
-    """Policy loss (11) with the plain value."""
+    """Return the policy loss (11) with the plain value."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = jax.lax.stop_gradient(with_current(snapshots, critic))
     value = batch_value(critics, filled, query.prefs, query.s, a)
@@ -54,7 +54,7 @@ def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, qu
 
 
 def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:
-    """Q-Pensieve with the plain loss."""
+    """Return Q-Pensieve with the plain loss."""
 
     def step(state: Any, batch: Any, draws: Any) -> Any:
         sac, info = mosac.step(cfg.sac, state.sac, batch, draws, partial(pensieve_loss, state.snapshots))

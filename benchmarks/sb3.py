@@ -58,7 +58,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row for each: median of environment steps per second, of one seed, and the ratio to SB3."""
+    """Return a row for each: median of environment steps per second of one seed, and the ratio to SB3."""
     words = [settings.python, "-c", PEER, f"qpensieve/{settings.domain}-v0", str(settings.warm_up)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
         assert peer.stdin is not None

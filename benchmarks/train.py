@@ -36,7 +36,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row: end-to-end rate; shares of the time that the host spent collecting and placing rows in the replay.
+    """Return one row: the rate of training, and the shares of time for collecting and for placing rows.
 
     Where worker processes collect, it is the time that the host waited for them. Placing takes almost no time if the
     replay is a ring; with priorities it is the bookkeeping of slots and episodes.

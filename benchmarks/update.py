@@ -67,7 +67,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row per method and number of seeds, with ratios to the plain form and to the floor."""
+    """Return one row per method and number of seeds, with ratios to the plain form and to the floor."""
     spec = get_domain(settings.domain).spec
     rows = []
     make_devices(num_parts(max(settings.seeds), available_cores()))  # on the CPU as in training
@@ -86,7 +86,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
 
 def timed(settings: Settings) -> list[str]:
-    """Names of what is timed: methods under each preset, and the plain form of Q-Pensieve."""
+    """Return the names of the timed programs: methods under each preset, and the plain form of Q-Pensieve."""
     presets = ("" if preset == "paper" else f" {preset}" for preset in settings.presets)
     names = [method + preset for preset in presets for method in ("mosac", "qpensieve")]
     return [*names, *(["qpensieve plain"] if settings.plain else [])]
@@ -116,7 +116,7 @@ def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rate: fl
 
 
 def count_flop(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
-    """Floating-point work of the matrix products of one update of one seed, fast form."""
+    """Return the floating-point operations of the matrix products of an update of one seed, in the fast form."""
     sac, d = cfg.sac, spec.num_objectives
     b, h = sac.batch_size, sac.hidden
     actor = 2 * b * ((spec.obs_size + d) * h + h * h + h * 2 * spec.action_size)
@@ -126,7 +126,7 @@ def count_flop(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
 
 
 def count_scoring(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
-    """The part of it that scores candidates and climbs the winners."""
+    """Return the operations of `count_flop` that score candidates and climb the winners."""
     b, h = cfg.sac.batch_size, cfg.sac.hidden
     nets = 2 * (min(cfg.num_snapshots, cfg.snapshots_per_update or cfg.num_snapshots) + 1)
     score = nets * 2 * b * ((spec.obs_size + spec.action_size) * h + cfg.num_preferences * (h * h + h))
@@ -135,12 +135,12 @@ def count_scoring(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
 
 
 def matrix_rate() -> float:
-    """Best rate of square products in float32: floating-point operations a second."""
+    """Return the best rate of square products in float32: floating-point operations a second."""
     return max(map(_rate, GPU_MATRIX_SIZES if jax.default_backend() == "gpu" else MATRIX_SIZES))
 
 
 def _rate(size: int) -> float:
-    """Rate of products of one size. On a GPU several in one call: a single one would measure the launch too."""
+    """Return the rate of products of one size. On a GPU one call makes several, so that the launch hardly counts."""
     num = 16 if jax.default_backend() == "gpu" else 1
     x = jnp.asarray(np.random.default_rng(0).standard_normal((size, size)) / size**0.5, jnp.float32)
     work = lambda: _products(x, num).block_until_ready()
@@ -160,7 +160,7 @@ def _counted(name: str, spec: EnvSpec) -> qpensieve.QPensieveConfig:
 
 
 def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
-    """What a name of `timed` stands for."""
+    """Return the algorithm of a name of `timed`."""
     if name.endswith("plain"):
         return plain.make(qpensieve.QPensieveConfig(), spec)
     method, _, preset = name.partition(" ")
@@ -168,7 +168,7 @@ def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
 
 
 def make_timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, settings: Settings) -> Callable[[], float]:
-    """A function that runs blocks of updates as training does and returns the seconds of one update (of all seeds)."""
+    """Return a function that runs blocks of updates as training does and returns the seconds of an update."""
     layout = layout_of(spec, algorithm.behaviour)
     learner = spread(make_learner(algorithm, layout, REPLAY_ROWS), num_seeds)
     state = learner.place(_with_snapshots(_filled(learner, layout, num_seeds)))
@@ -188,14 +188,14 @@ def make_timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, setting
 
 
 def _filled(learner: Learner, layout: RowLayout, num_seeds: int) -> Any:
-    """A state whose replay is full of noise."""
+    """Return a state whose replay is full of noise."""
     state = learner.init(jnp.arange(num_seeds))
     noise = np.random.default_rng(2).standard_normal((num_seeds, REPLAY_ROWS, layout.width))
     return learner.write(state, Block(jnp.asarray(noise, jnp.float32)))
 
 
 def _with_snapshots(state: Any) -> Any:
-    """The state with a full Q replay buffer, if it has one: critics that differ, so that each wins somewhere."""
+    """Return the state with a full Q replay buffer, whose critics differ so that each wins somewhere."""
     if not hasattr(state.agent, "snapshots"):
         return state
     generator, agent = np.random.default_rng(3), state.agent

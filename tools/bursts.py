@@ -73,11 +73,11 @@ class Log:
         return self.values["entropy"].shape[1]
 
     def row(self, column: int) -> int:
-        """The row of the seed that a column is of, which evaluations are by."""
+        """Return the row of the seed of a column, as evaluations count seeds."""
         return column * self.config["seeds"] // self.num_seeds
 
     def number(self, column: int) -> int:
-        """The number of that seed."""
+        """Return the number of that seed."""
         return self.config["first_seed"] + self.row(column)
 
     @property
@@ -100,17 +100,17 @@ class Log:
         return self.action_size * (start + (end - start) * done)
 
     def seed_steps(self, after: int) -> int:
-        """Steps of all seeds from `after` on."""
+        """Return the steps of all seeds from `after` on."""
         return self.num_seeds * max(0, int(self.steps[-1]) - after)
 
 
 def medians_before(values: np.ndarray) -> np.ndarray:
-    """Median of up to `WINDOW` values before each; the first has itself."""
+    """Return the median of up to `WINDOW` values before each value; the first value stays."""
     return np.array([np.median(values[max(0, i - WINDOW) : i]) if i else values[0] for i in range(len(values))])
 
 
 def merged(steps: np.ndarray, is_on: np.ndarray, merge: int) -> list[tuple[int, int]]:
-    """First and last row of each event."""
+    """Return the first and last row of each event."""
     events: list[tuple[int, int]] = []
     for row in np.flatnonzero(is_on).tolist():
         if events and steps[row] - steps[events[-1][1]] < merge:
@@ -121,14 +121,14 @@ def merged(steps: np.ndarray, is_on: np.ndarray, merge: int) -> list[tuple[int, 
 
 
 def find_alarms(log: Log, seed: int, given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Events of one seed whose entropy falls too far, each with what it did."""
+    """Return the events of one seed in which entropy falls too far, each with its effects."""
     entropy = log.values["entropy"][:, seed]
     is_on = (entropy < log.target - log.action_size * given.depth) & (log.steps > given.after)
     return [describe(log, seed, *ends) for ends in merged(log.steps, is_on, given.merge)]
 
 
 def describe(log: Log, seed: int, first: int, last: int) -> dict[str, Any]:
-    """What an event from row `first` to `last` did to loss, values, temperature, snapshots and UT."""
+    """Return the effects of an event from row `first` to `last` on loss, values, temperature, snapshots and UT."""
     of = {name: values[:, seed] for name, values in log.values.items()}
     usual = lambda name: float(np.median(of[name][max(0, first - WINDOW) : max(1, first)]))
     until = int(np.searchsorted(log.steps, log.steps[last] + 20_000, side="right"))
@@ -156,14 +156,14 @@ def describe(log: Log, seed: int, first: int, last: int) -> dict[str, Any]:
 
 
 def find_value_events(log: Log, seed: int, given: argparse.Namespace) -> list[int]:
-    """Onsets of values and loss far above what they were."""
+    """Return the onsets of values and loss far above their medians."""
     q, loss = log.values["q"][:, seed], log.values["critic_loss"][:, seed]
     is_on = (q > VALUE * np.abs(medians_before(q))) & (loss > HARD * medians_before(loss)) & (log.steps > given.after)
     return [int(log.steps[first]) for first, _ in merged(log.steps, is_on, given.merge)]
 
 
 def find_bin_events(log: Log, seed: int, given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Events of one seed in single fifths of lam1; none where they are not logged."""
+    """Return the events of one seed in single fifths of lam1; none if fifths are not logged."""
     found = []
     for name in (name for name in BINS if name in log.values):
         entropy = log.values[name][:, seed]
@@ -176,7 +176,7 @@ def find_bin_events(log: Log, seed: int, given: argparse.Namespace) -> list[dict
 
 
 def joined(in_bins: list[dict[str, Any]], merge: int) -> list[tuple[int, int]]:
-    """(seed, step) of bin events that begin `merge` steps or more after all earlier ones of their seed have ended."""
+    """Return (seed, step) of bin events that begin at least `merge` steps after the earlier events of their seed."""
     found: list[tuple[int, int]] = []
     ends: dict[int, int] = {}
     for seed, onset, last in sorted((event["seed"], event["onset"], event["last"]) for event in in_bins):
@@ -187,7 +187,7 @@ def joined(in_bins: list[dict[str, Any]], merge: int) -> list[tuple[int, int]]:
 
 
 def time_in_alarm(log: Log, given: argparse.Namespace) -> float | None:
-    """Share of rows of all seeds in which some bin has collapsed."""
+    """Return the share of rows of all seeds in which a bin has collapsed."""
     bins = [log.values[name] for name in BINS if name in log.values]
     if not bins:
         return None
@@ -196,7 +196,7 @@ def time_in_alarm(log: Log, given: argparse.Namespace) -> float | None:
 
 
 def find_ut_losses(log: Log, row: int, given: argparse.Namespace) -> list[int]:
-    """Steps of evaluations of a seed after `--after` below half of the best so far, once until UT is back.
+    """Return the steps after `--after` at which a seed's UT falls below half of its best so far.
 
     Runs with more evaluations have more of them: compare runs over the same steps.
     """
@@ -210,12 +210,12 @@ def find_ut_losses(log: Log, row: int, given: argparse.Namespace) -> list[int]:
 
 
 def at_most(count: int, mean: float) -> float:
-    """Probability of at most `count` events where `mean` are expected."""
+    """Return the probability of at most `count` events if `mean` are expected."""
     return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(count + 1)) if mean else 1.0
 
 
 def root(falling: Callable[[float], float], high: float) -> float:
-    """Where a falling function crosses zero, between 0 and `high`."""
+    """Return the zero of a falling function between 0 and `high`."""
     low = 0.0
     for _ in range(100):
         middle = (low + high) / 2
@@ -224,14 +224,14 @@ def root(falling: Callable[[float], float], high: float) -> float:
 
 
 def interval(count: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact interval of a Poisson mean, given a count."""
+    """Return the exact interval of a Poisson mean for a count."""
     tail, most = (1 - level) / 2, 10.0 * count + 20
     lower = root(lambda mean: at_most(count - 1, mean) - (1 - tail), most) if count else 0.0
     return lower, root(lambda mean: at_most(count, mean) - tail, most)
 
 
 def rate(count: int, seed_steps: int) -> dict[str, Any]:
-    """Events per million seed-steps, with the interval."""
+    """Return the events per million seed-steps, with the interval."""
     million = max(seed_steps, 1) / 1e6
     low, high = interval(count)
     return {"events": count, "per million": round(count / million, 2)} | {
@@ -240,7 +240,7 @@ def rate(count: int, seed_steps: int) -> dict[str, Any]:
 
 
 def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """Everything about one run."""
+    """Return all results of one run."""
     log = Log(folder, given.until)
     seeds, seed_steps = range(log.num_seeds), log.seed_steps(given.after)
     alarms = [event for seed in seeds for event in find_alarms(log, seed, given)]

@@ -28,14 +28,14 @@ HABITS = ("beside", "anew", "so manieth", "of ours", "others than", "goes on", "
 
 
 def files(folder: str, pattern: str = "*") -> list[Path]:
-    """The files of a folder that Git tracks, or would."""
+    """List the files of a folder that Git tracks or would track."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", folder]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return [path for path in (ROOT / name for name in names) if path.match(pattern) and path.is_file()]
 
 
 def code_size(path: Path) -> tuple[int, int]:
-    """Code lines and tokens of a Python file."""
+    """Return code lines and tokens of a Python file."""
     text = path.read_text()
     bodies = [body for node in ast.walk(ast.parse(text)) if isinstance(body := getattr(node, "body", None), list)]
     values = [item.value for body in bodies for item in body if isinstance(item, ast.Expr)]
@@ -47,13 +47,13 @@ def code_size(path: Path) -> tuple[int, int]:
 
 
 def total(paths: list[Path]) -> tuple[int, int, int]:
-    """Code lines, tokens and number of some Python files."""
+    """Return code lines, tokens and number of some Python files."""
     sizes = [code_size(path) for path in paths]
     return sum(lines for lines, _ in sizes), sum(tokens for _, tokens in sizes), len(paths)
 
 
 def any_count(paths: list[Path]) -> tuple[int, int]:
-    """Uses of `Any`, and with those of names that stand for a type with `Any` in it."""
+    """Count `Any`, alone and together with names of types that contain `Any`."""
     trees = [ast.parse(path.read_text()) for path in paths]
     has_any = lambda node: any(isinstance(one, ast.Name) and one.id == "Any" for one in ast.walk(node))
     types = (ast.Subscript, ast.BinOp, ast.Name)
@@ -65,7 +65,7 @@ def any_count(paths: list[Path]) -> tuple[int, int]:
 
 
 def help_options(flag: str) -> str:
-    """Number of options that a help page of `train` shows; `-` where there is no such page."""
+    """Return the number of options on a help page of `train`; `-` if there is no such page."""
     command = [sys.executable, "-m", "qpensieve", "train", flag]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if shown.returncode:
@@ -74,7 +74,7 @@ def help_options(flag: str) -> str:
 
 
 def config_fields() -> int:
-    """Fields of the configuration classes of all methods and of a run; inherited fields count once."""
+    """Count the fields of the settings of all methods and of a run; inherited fields count once."""
     from qpensieve.config import RunConfig
     from qpensieve.methods import METHODS
     from qpensieve.train.run_loop import Options
@@ -91,7 +91,7 @@ def config_fields() -> int:
 
 
 def called(steps: int = 100) -> Iterator[tuple[str, str, int]]:
-    """File, name and line of our functions that a run of two blocks, an evaluation and a save calls."""
+    """Yield file, name and line of the package's functions that two blocks, an evaluation and a save call."""
     from qpensieve.config import default_config, override
     from qpensieve.train.run import start
     from qpensieve.train.run_loop import Options

@@ -73,7 +73,7 @@ class Case:
 def _cases(
     names: list[str], batches: Callable[[str, tuple[int, ...]], np.ndarray], num: int, first: int = 0
 ) -> dict[str, Case]:
-    """The methods as they are in this tree.
+    """Return the methods of this tree.
 
     Args:
         names: Which of them.
@@ -159,7 +159,7 @@ def _cases(
 
 
 def _drawn(generator: np.random.Generator, stored: Arrays) -> Callable[[str, tuple[int, ...]], np.ndarray]:
-    """Normal numbers, and small whole ones for indices, remembered by kind and shape: methods share batches."""
+    """Return normal numbers, or small whole numbers for indices, the same for equal kind and shape."""
 
     def draw(kind: str, shape: tuple[int, ...]) -> np.ndarray:
         name = f"batch/{kind}/{'x'.join(map(str, shape))}"
@@ -173,13 +173,13 @@ def _drawn(generator: np.random.Generator, stored: Arrays) -> Callable[[str, tup
 
 
 def _named(tree: Any) -> Arrays:
-    """Name -> leaf."""
+    """Return name -> leaf."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def _with_leaves(like: Any, stored: Arrays, notes: list[str]) -> Any:
-    """The tree with stored leaves: by name or, where one was renamed, the one of that shape with the likest name."""
+    """Return the tree with stored leaves, found by name, or for a renamed leaf by shape and the most similar name."""
     fresh, left = _named(like), dict(stored)
     found = {name: left.pop(name) for name in fresh if name in left and left[name].shape == fresh[name].shape}
     for name, leaf in fresh.items():
@@ -199,13 +199,13 @@ def _with_leaves(like: Any, stored: Arrays, notes: list[str]) -> Any:
 
 
 def _shared_end(one: str, other: str) -> int:
-    """How many characters two names share at their ends."""
+    """Count the characters that two names share at their ends."""
     pairs = zip(reversed(one), reversed(other), strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _learned(case: Case, state: Any) -> Arrays:
-    """What is logged by every update, and the first moments after the last one."""
+    """Return the logged values of every update, and the first moments after the last update."""
     end, logged = jax.jit(lambda state, given: jax.lax.scan(case.learn, state, given))(state, case.given)
     moments = {f"moment{name}": leaf for name, leaf in _named(end).items() if ".mu" in name}
     if not moments:
@@ -214,7 +214,7 @@ def _learned(case: Case, state: Any) -> Arrays:
 
 
 def _warm(case: Case) -> Any:
-    """A state as after some training: every network different, moments set, snapshots taken."""
+    """Return a state like one after training: networks differ, moments are set, snapshots are taken."""
     end_block = jax.jit(case.end_block)
     learn, state, num = jax.jit(case.learn), case.like, len(jax.tree.leaves(case.given)[0])
     for i in range(num):
@@ -241,7 +241,7 @@ def make(names: list[str]) -> None:
 
 
 def check(names: list[str]) -> tuple[list[str], list[str]]:
-    """What differs from the stored numbers, and what else is to be known."""
+    """Return the differences from the stored numbers, and remarks."""
     stored, problems, notes = _read(), [], []
     cases = _cases(names, _drawn(np.random.default_rng(2), stored), UPDATES, WARM_UPDATES)
     for name, case in cases.items():
@@ -255,7 +255,7 @@ def check(names: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _changed(before: str, now: str) -> list[str]:
-    """Settings that have another value than the stored numbers were made with."""
+    """Return the settings that differ from those of the stored numbers."""
 
     def flat(content: dict[str, Any]) -> dict[str, Any]:
         parts = [flat(value) if isinstance(value, dict) else {name: value} for name, value in content.items()]
@@ -267,7 +267,7 @@ def _changed(before: str, now: str) -> list[str]:
 
 
 def _compare(stored: Arrays, found: Arrays) -> list[str]:
-    """Every array that is missing or differs, by the share of its largest value."""
+    """Return every array that is missing or differs, relative to its largest value."""
     problems, renamed = [], {}
     for name in stored.keys() - found.keys():
         others = [other for other in found.keys() - stored.keys() if found[other].shape == stored[name].shape]

@@ -80,13 +80,13 @@ class Run:
         os.killpg(int(self._pid.read_text()), signal.SIGINT)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The log; its last line may be half written."""
+        """Return the rows of the log, whose last line may be half written."""
         path = self.folder / "metrics.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def report(self, rows: list[dict[str, Any]]) -> tuple[str, float]:
-        """A line about it, and its seed-steps/s since the last report."""
+        """Return a line about the run, and its seed-steps/s since the last report."""
         step, now = max((row.get("step", 0) for row in rows), default=0), time.monotonic()
         seeds = json.loads((self.folder / "config.json").read_text())["seeds"] if rows else 0
         (then, before), self._then = self._then, (now, step)
@@ -97,7 +97,7 @@ class Run:
 
 
 def read_plan(path: Path, options: list[str]) -> list[Run]:
-    """One run for every line that has words; their names are folders, so they differ."""
+    """Return a run for every line with words. The names must differ, because they are folders."""
     lines = [words for line in path.read_text().splitlines() if (words := shlex.split(line, comments=True))]
     names = [name for name, *_ in lines]
     if len(set(names)) < len(names):

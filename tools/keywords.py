@@ -31,7 +31,7 @@ ARGUMENTS = ("domain", "algo", "seeds", "agent")
 
 
 def fields(kind: type) -> Iterator[tuple[str, Any]]:
-    """Name and type of every field, those of parts included."""
+    """Return name and type of every field, fields of parts included."""
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if dataclasses.is_dataclass(field.default_factory) and field.name not in ARGUMENTS:
@@ -41,7 +41,7 @@ def fields(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def names_of(hint: Any) -> list[str]:
-    """The types that a setting may have, as Python writes them; lists may be arrays."""
+    """Return the types of a setting as Python text; lists may be arrays."""
     if get_origin(hint) in (Union, UnionType):
         return [name for one in get_args(hint) for name in names_of(one)]
     if get_origin(hint) is Literal:
@@ -50,7 +50,7 @@ def names_of(hint: Any) -> list[str]:
 
 
 def render() -> str:
-    """The whole file."""
+    """Return the text of the file."""
     types: dict[str, dict[str, None]] = {}
     for kind in (RunConfig, *(method.config for method in METHODS.values())):
         for name, hint in fields(kind):

@@ -76,7 +76,7 @@ class Copy:
         (folder / ".cache").symlink_to(ROOT / ".cache")  # programs compiled before
 
     def places(self, fault: Fault) -> list[Path]:
-        """The files with the right text of a fault: its own, or all of `src` if it is not there."""
+        """Return the files with the right text of a fault: the named file, or else files of `src`."""
         own = self.folder / fault.file
         if own.is_file() and _pattern(fault.old).search(own.read_text()):
             return [own]
@@ -118,7 +118,7 @@ class Copy:
         return _read(fault, ended, time.monotonic() - began)
 
     def is_clean(self, tests: list[str]) -> bool:
-        """Whether these tests pass without a fault."""
+        """Return whether these tests pass without a fault."""
         ended = self.pytest(*tests)
         if ended.returncode:
             print(ended.stdout[-3000:], file=sys.stderr)
@@ -126,7 +126,7 @@ class Copy:
 
 
 def read_faults(path: Path = FAULTS) -> list[Fault]:
-    """The faults of the file; a ValueError names what is missing."""
+    """Return the faults of the file; ValueError names what is missing."""
     found = []
     for entry in tomllib.loads(path.read_text())["fault"]:
         values: dict[str, Any] = {"tests": (), **entry}
@@ -138,7 +138,7 @@ def read_faults(path: Path = FAULTS) -> list[Fault]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Matches a text whatever the white space in it."""
+    """Return a pattern that matches a text with any white space."""
     return re.compile(r"\s+".join(map(re.escape, text.split())))
 
 

@@ -40,7 +40,7 @@ class Networks:
         return x
 
     def act(self, s: np.ndarray, lam: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sampled actions and their log probabilities."""
+        """Return sampled actions and their log probabilities."""
         mean, log_std = np.split(self.layers("actor", np.hstack([s, lam])), 2, axis=1)
         log_std = np.clip(log_std, *LOG_STD_RANGE)
         raw = mean + np.exp(log_std) * noise
@@ -75,7 +75,7 @@ class Setting:
 
 
 def visit(setting: Setting, now: Networks, lam: np.ndarray, random: np.random.Generator) -> tuple[Any, np.ndarray]:
-    """States of the policy's own episodes, each at a random one of their first steps."""
+    """Return states of the policy's own episodes, each at a random early step."""
     lanes = make_lanes(setting.domain, len(lam), int(random.integers(2**31)))
     total = lanes.spec.max_steps or 1000
     begins = total - random.integers(total, size=len(lam))  # a lane begins so late that all arrive together
@@ -93,7 +93,7 @@ def visit(setting: Setting, now: Networks, lam: np.ndarray, random: np.random.Ge
 def follow(
     setting: Setting, saved: Any, first: np.ndarray, candidates: list[tuple[Networks, np.ndarray]], lam: np.ndarray
 ) -> np.ndarray:
-    """Returns along lam of every candidate from every state, [candidates, pairs, rollouts]."""
+    """Return lam . returns of every candidate from every state, [candidates, pairs, rollouts]."""
     pairs, times = len(lam), len(candidates) * setting.rollouts
     alone = split_state(saved, np.arange(pairs + 1))
     options = LaneOptions(autoreset=False, time_limit=False)
@@ -119,7 +119,7 @@ def follow(
 
 
 def measure(setting: Setting, files: list[tuple[int, list[Networks]]], seed: int) -> Iterator[dict[str, Any]]:
-    """One row for every candidate and state of a seed."""
+    """Return one row for every candidate and state of a seed."""
     random = np.random.default_rng(seed)
     now = files[0][1][seed]
     dim = now.arrays["critic.net.last.bias"].shape[-1]
@@ -148,7 +148,7 @@ KINDS = ("own", "fresh")
 
 
 def summarize(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each age and kind: how often it promises more, by how much, and what following it then pays."""
+    """Return for each age and kind how often it promises more, how much more, and the gain of following it."""
     found = []
     for age, kind in dict.fromkeys((row["age"], row["preference"]) for row in rows):
         part = [row for row in rows if (row["age"], row["preference"]) == (age, kind)]
@@ -170,7 +170,7 @@ def summarize(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw(rows: list[dict[str, Any]], title: str, path: Path) -> None:
-    """One panel for each candidate: promised gain against gain; above the diagonal more came than was promised."""
+    """Draw a panel for each candidate: gain over promised gain. Above the diagonal the gain was larger."""
     import matplotlib
 
     matplotlib.use("agg")

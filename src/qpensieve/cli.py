@@ -69,7 +69,7 @@ def version() -> None:
 
 @console.plain_warnings()
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point of the command line."""
+    """Run the command line."""
     words = sys.argv[1:] if arguments is None else arguments
     is_saving = any(word in SAVE_WHEN_STOPPED for word in words[:1])
     try:

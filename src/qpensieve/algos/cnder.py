@@ -152,7 +152,7 @@ def targets(cfg: CnDerConfig, state: State, batch: Transition, prefs: Float[Arra
 def critic_loss(
     cfg: CnDerConfig, critic: Critic, batch: Transition, prefs: Float[Array, "m b d"], y: Float[Array, "m b d"]
 ) -> tuple[Float[Array, ""], tuple[Float[Array, "m b d"], Float[Array, " b"]]]:
-    """Mean loss over preferences, transitions and objectives, all with the same share.
+    """Return the mean absolute error over preferences, transitions and objectives.
 
     Auxiliary: the values, and for each transition the mean absolute error over preferences and objectives.
     """
@@ -164,7 +164,7 @@ def critic_loss(
 def policy_loss(
     cfg: CnDerConfig, actor: DeterministicActor, critic: Critic, s: Float[Array, "b obs"], prefs: Float[Array, "m b d"]
 ) -> tuple[Float[Array, ""], None]:
-    """Minus the mean of lam . Q(s, pi(s; lam); lam), over the same transitions and preferences as the critic's loss."""
+    """Return minus the mean of lam . Q(s, pi(s; lam); lam) over transitions and preferences."""
     scalar = lambda s, lam: scalarize(lam, value(cfg, critic, s, actor(s, lam), lam))
     return -jnp.mean(_over_rows(scalar)(s, prefs)), None
 
@@ -172,7 +172,7 @@ def policy_loss(
 def value(
     cfg: CnDerConfig, critic: Critic, s: Float[Array, " obs"], a: Float[Array, " act"], lam: Float[Array, " d"]
 ) -> Float[Array, " d"]:
-    """Q(s, a; lam)."""
+    """Return Q(s, a; lam)."""
     return critic.net(jnp.concatenate([s, a, lam]), cfg.layer_norm)
 
 

@@ -378,7 +378,7 @@ def taken_values(
 def homotopy_loss(
     cfg: EnvelopeConfig, q: Float[Array, "b m d"], y: Float[Array, "b m d"], prefs: Float[Array, "m d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Losses A and B: mean over pairs and objectives of the loss of y - Q, and over pairs of that of lam . (y - Q)."""
+    """Return loss A, the mean loss of y - Q, and loss B, the mean loss of lam . (y - Q)."""
     losses = {"squared": jnp.square, "absolute": jnp.abs, "huber": optax.huber_loss}
     delta = y - q
     scalar = scalarize(jnp.broadcast_to(prefs[None], delta.shape), delta)
@@ -430,9 +430,10 @@ def moved_target(cfg: EnvelopeConfig, net: QHead, target: QHead, num_updates: In
 def priority(
     cfg: EnvelopeConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> Float[Array, " K"]:
-    """|lam . r + gamma max over a' of lam . Q(s', a'; lam) - lam . Q(s, a; lam)|^e + 1e-5, one random lam each.
+    """Return the priorities of new transitions, each under a random lam.
 
-    As in the authors' code, only the online network is used and W = {lam}; the priority is never set again.
+    They are |lam . r + gamma max over a' of lam . Q(s', a'; lam) - lam . Q(s, a; lam)|^e + 1e-5. As in the authors'
+    code, they use the online network alone, and never change.
     """
     del hints
     lam = sample_preferences(key, batch.r.shape[0], batch.r.shape[1], cfg.sampler)

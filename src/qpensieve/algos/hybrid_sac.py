@@ -161,7 +161,7 @@ def offered_preferences(lam: Float[Array, " d"], others: Float[Array, "m1 d"]) -
 
 
 def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
-    """Mean of alpha log pi(a) - max(own Q(s, a), max over snapshots Q' and lam' in W of lam . Q'(s, a; lam')).
+    """Return the mean of alpha log pi(a) - max(own Q(s, a), max over Q' and lam' in W of lam . Q'(s, a; lam')).
 
     The minimum of twins is taken after scalarisation, and the maximum per sample. Own Q is always a candidate.
     """

@@ -196,7 +196,7 @@ def draw(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array
 
 
 def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndAux:
-    """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
+    """Return the mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
     a, logp = sample_actions(actor, query.s, query.lam, query.noise)
     alone = jax.tree.map(lambda leaf: leaf[None], critic)
     value, _ = best_value(alone, Eligible(jnp.ones(1, bool)), query.prefs[:1], query.s, a)
@@ -271,7 +271,7 @@ def annealed(
 def critic_loss(
     critic: Critic, batch: Transition, lam: Float[Array, "b d"], y: Float[Array, "b d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Loss (10), summed over twins: mean over the batch of sum_i lam_i delta_i^2; auxiliary: the mean of lam . Q."""
+    """Return loss (10), the sum over twins of mean_b sum_i lam_i delta_i^2; auxiliary: the mean of lam . Q."""
     q = twin_values(critic, batch.s, batch.a, lam)
     delta = jnp.square(q - y[None])
     return jnp.sum(jnp.mean(jnp.sum(lam[None] * delta, axis=-1), axis=-1)), jnp.mean(scalarize(lam, q[0]))

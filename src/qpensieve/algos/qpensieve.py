@@ -118,7 +118,7 @@ def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: Draws) ->
 def pensieve_loss(
     snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query, margin: float | None = None
 ) -> mosac.LossAndAux:
-    """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
+    """Return loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = with_current(snapshots, critic)
     value, winner = best_value(critics, Eligible(filled, margin), query.prefs, query.s, a)

@@ -106,7 +106,7 @@ def draw(batch: Transition, key: Key[Array, ""]) -> Draws:
 
 
 def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndAux:
-    """Mean of alpha log pi(a) - min over twins of Q(s, a)."""
+    """Return the mean of alpha log pi(a) - min over twins of Q(s, a)."""
     a, logp = sample_actions(actor, query.s, query.noise)
     return jnp.mean(query.alpha * logp - own_value(critic, query.s, a)), (logp, {})
 
@@ -145,7 +145,7 @@ def soft_target(
 
 
 def critic_loss(critic: Mlp, batch: Transition, y: Float[Array, " b"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Mean squared error, summed over twins; auxiliary: the mean of Q."""
+    """Return the mean squared error, summed over twins; auxiliary: the mean of Q."""
     q = twin_values(critic, batch.s, batch.a)
     return jnp.sum(jnp.mean(jnp.square(q - y[None]), axis=1)), jnp.mean(q[0])
 
