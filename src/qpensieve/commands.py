@@ -297,8 +297,8 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
     If the policies were calibrated, the file also has the calibration, which the loader's `ask` applies.
 
     Args:
-        run: The run folder, or the folder of a saved agent.
-        out: The file to write. Default: policy/policy.npz in the run folder.
+        run: The run folder, the folder of a saved agent, or zoo:NAME.
+        out: The file to write. Default: policy/policy.npz in the run folder; of zoo:NAME in the working folder.
         seed: Number of the seed. Default: the best by UT if this step was evaluated fully, else the first.
         step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py next to the file.
@@ -306,7 +306,8 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         header: Also write policy.h, a C header with the function `qp_act`.
         trust: Import the code that the run's domain names.
     """
-    written = deploy.export_policy(run, out or run / POLICY / "policy.npz", seed, step, trust, _warn, critics)
+    out = out or (run if run.is_dir() else Path()) / POLICY / "policy.npz"
+    written = deploy.export_policy(run, out, seed, step, trust, _warn, critics)
     print(written)
     if header:
         print(deploy.write_header(deploy.load(written), written.with_suffix(".h")))

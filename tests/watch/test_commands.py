@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import connect
 
-from qpensieve import cli
+from qpensieve import cli, zoo
 from qpensieve.envs import draw
 from qpensieve.records import folder
 from qpensieve.watch import commands
@@ -54,6 +54,16 @@ def test_the_address_is_printed_and_opened_by_a_ticket(opened: list[str], hopper
     assert len(opened) == 1
     assert opened[0].rsplit("/", 2)[0] == said[1].rsplit("/", 2)[0]
     assert opened[0] != said[1]
+
+
+def test_without_a_run_all_policies_that_come_with_it_are_shown(
+    opened: list[str], capsys, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(zoo, "names", lambda: ["zoo:Gone", "zoo:DST2d"])
+    cli.main(["watch"])
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0] == "zoo:DST2d: DST2d, qpensieve, step 120,000"
+    assert "zoo:Gone is left out" in said.err
 
 
 def test_without_a_screen_no_browser_takes_over_the_terminal(monkeypatch: pytest.MonkeyPatch):

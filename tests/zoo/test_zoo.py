@@ -101,6 +101,16 @@ def test_commands_list_and_measure_policies(capsys: pytest.CaptureFixture[str]):
     assert lines[0][2] == lines[1][2]
 
 
+def test_a_policy_is_exported_for_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    cli.main(["export-policy", "zoo:DST2d", "--header"])
+    assert {file.name for file in (tmp_path / "policy").iterdir()} == {"policy.npz", "policy.h", "qpensieve_policy.py"}
+    known, written = load(zoo.find(Path("zoo:DST2d"))), load(tmp_path / "policy" / "policy.npz")
+    assert written.about["step"] == known.about["step"]
+    np.testing.assert_array_equal(written.act([3.0, 1.0], [0.3, 0.7]), known.act([3.0, 1.0], [0.3, 0.7]))
+    np.testing.assert_array_equal(written.ask([0.9, 0.1]), known.ask([0.9, 0.1]))
+
+
 def test_the_tool_takes_the_best_seed_and_halves_the_file(tmp_path: Path):
     tools, source = tool(), zoo.find(Path("zoo:DST2d"))
     with np.load(source) as file:

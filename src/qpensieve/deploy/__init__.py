@@ -17,7 +17,6 @@ from qpensieve.deploy.exported import ExportedPolicies, measure, open_policies
 from qpensieve.deploy.qpensieve_policy import FORMAT, load
 from qpensieve.errors import UserError, make_folder
 from qpensieve.learning.acting import PolicySet
-from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations, folder
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.files import write_npz, write_text
@@ -48,7 +47,7 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
     The file also holds the calibration of these policies, if there is one.
 
     Args:
-        source: A run folder or a saved agent.
+        source: A run folder, a saved agent, or a policy that comes with the package.
         out: The file to write.
         seed: Number of the seed. None: the seed with the best UT if the step was fully evaluated, else the first.
         step: Step of a checkpoint or of kept parameters. None: the newest that can be read.
@@ -60,13 +59,13 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
         ValueError: There is no such seed or step, or the method has no critic to write.
     """
     folder.check_out(out, "policy.npz")
-    saved = SavedPolicies(source, trust)
+    saved = open_policies(source, trust)
     row = None if seed is None else saved.row_of(seed)
     policies, done = saved.newest(say) if step is None else (saved.predictor(step), step)
     row, why = (row, "") if row is not None else _choose(source, saved.config, done)
     seeds = saved.config.seed_list
     say(f"{saved.config.domain}, {saved.config.algo}: seed {seeds[row]}{why}, step {done:,}")
-    known = calibrations.of_step(source / folder.CALIBRATION, done, seeds)
+    known = saved.calibration if saved.calibration is not None and saved.calibration.step == done else None
     return write_policy(policies, saved, row, out, done, known, saved.parameters(done) if critics else None)
 
 

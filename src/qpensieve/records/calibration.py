@@ -97,12 +97,6 @@ def load(path: Path) -> Calibration | None:
         return Calibration(int(content["step"]), seeds, preferences, asks, gain, int(content["episodes"]), spent)
 
 
-def of_step(path: Path, step: int, seeds: list[int]) -> Calibration | None:
-    """Return the calibration in a file if it is of this step and these seeds; None if it is not, or without a file."""
-    found = load(path)
-    return found if found is not None and (found.step, found.seeds) == (step, seeds) else None
-
-
 def cut(path: Path, step: int) -> None:
     """Remove a calibration of a later step, because the run goes back to `step`; a file that cannot be read stays."""
     with suppress(FileError):

@@ -65,8 +65,9 @@ class SavedPolicies:
 
     @property
     def calibration(self) -> Calibration | None:
-        """The calibration of the policies of its `step`; None without one."""
-        return calibrations.load(self.source / folder.CALIBRATION)
+        """The calibration of the policies of its `step`; None without one for the seeds of the run."""
+        found = calibrations.load(self.source / folder.CALIBRATION)
+        return found if found is not None and found.seeds == self.config.seed_list else None
 
     @property
     def steps(self) -> list[int]:

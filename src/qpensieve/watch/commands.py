@@ -22,13 +22,14 @@ import qpensieve
 from qpensieve import zoo
 from qpensieve.deploy.exported import open_policies
 from qpensieve.envs.mujoco import quiet_mujoco
-from qpensieve.errors import MissingPackageError, UserError
+from qpensieve.errors import EnvError, MissingPackageError, UserError
 from qpensieve.preferences import parse_preference
 from qpensieve.train.evaluate import curve_preferences
 from qpensieve.train.saved import SavedPolicies
 
 if TYPE_CHECKING:  # needs packages of the extra
     from qpensieve.watch.film import Script
+    from qpensieve.watch.runs import WatchedRun
     from qpensieve.watch.server import Server
 
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -70,8 +71,7 @@ def watch(
         from qpensieve.watch.runs import WatchedRun
         from qpensieve.watch.server import Server
 
-        named = (*run, *second) or tuple(map(Path, zoo.names()))
-        runs = [WatchedRun(path, trust, _warn) for path in named]
+        runs = [WatchedRun(path, trust, _warn) for path in (*run, *second)] or _all_shipped()
         with contextlib.closing(_listen(port)) as listener:
             server = Server(runs, qpensieve.__version__, listener)
             for each in runs:
@@ -80,6 +80,19 @@ def watch(
             if browser and can_open():
                 threading.Thread(target=_open_page, args=(server,), daemon=True).start()
             server.run()
+
+
+def _all_shipped() -> "list[WatchedRun]":
+    """Return the policies that come with the package; a warning names those whose environment cannot be made."""
+    from qpensieve.watch.runs import WatchedRun
+
+    runs: list[WatchedRun] = []
+    for name in zoo.names():
+        try:
+            runs.append(WatchedRun(Path(name)))
+        except (UserError, EnvError) as error:
+            _warn(f"{name} is left out: {error}")
+    return runs
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class Connection:
             raise RefusedError(f"seed must be one of {numbers}, got {command.seed}")
         if isinstance(command.at, int) and command.at not in (there := run.policies.steps):
             raise RefusedError(f"at must be one of {', '.join(map(str, there))}, got {command.at}")
-        if command.calibrated and run.calibration() is None:
+        if command.calibrated and run.policies.calibration is None:
             raise RefusedError("calibrated needs a calibration: qpensieve calibrate RUN")
         if command.w is None:
             return command

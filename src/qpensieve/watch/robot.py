@@ -88,7 +88,7 @@ class Robot:
         self._policy, at = run.predictor("newest" if controls is None else controls.at)
         num = run.spec.num_objectives
         self.controls = Controls((1.0 / num,) * num, run.config.first_seed, at) if controls is None else controls
-        self._calibration = run.calibration()
+        self._calibration = run.policies.calibration
         self._pushes = np.random.default_rng()
         self._say_ready()
         self.begin(0)
@@ -210,7 +210,7 @@ class Robot:
         if command.at is not None:
             self._take_policy(command)
         if command.calibrated is not None:
-            self._calibration = self._run.calibration()  # it may be newer than the page
+            self._calibration = self._run.policies.calibration  # it may be newer than the page
         if command.push and self.world.can_push:
             self.world.push(self._pushes)
         acting = lambda controls: (controls.w, controls.at, controls.sampled, controls.calibrated)

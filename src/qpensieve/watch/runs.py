@@ -17,7 +17,6 @@ from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.predictor import nearest
 from qpensieve.population.members import ArchivePredictor, best_rows
 from qpensieve.records import folder, log
-from qpensieve.records.calibration import Calibration
 from qpensieve.records.log import read_rows
 from qpensieve.report import results
 from qpensieve.train.saved import is_saved_agent
@@ -131,7 +130,7 @@ class WatchedRun:
             "is_archive": config.method.is_population,
             **(self._of_card() if source.is_file() else self._evaluated()),
             "card": self._card and {name: value for name, value in self._card.items() if name != "front"},
-            "calibration": self._calibrated(),
+            "calibration": self._calibration(),
             "curves": _curves(rows, config.seeds),
             "exact_front": None if exact is None else exact.points.tolist(),
             "scene": self._scene,
@@ -145,13 +144,8 @@ class WatchedRun:
         row = {"step": self._card["steps"], "kind": "full", "table": 0, "episodes": self._card["episodes"]}
         return {"preferences": [front["preferences"]], "evaluations": [row | {"returns": [front["returns"]]}]}
 
-    def calibration(self) -> Calibration | None:
-        """Return the calibration of the policies of its `step`; None without one."""
+    def _calibration(self) -> dict[str, object] | None:
         found = self.policies.calibration
-        return found if found is not None and found.seeds == self.config.seed_list else None
-
-    def _calibrated(self) -> dict[str, object] | None:
-        found = self.calibration()
         named = ("step", "preferences", "asks")
         return None if found is None else {name: np.asarray(getattr(found, name)).tolist() for name in named}
 
