@@ -5,6 +5,7 @@ chosen for each preference, and the choice is confirmed on other episodes.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -213,11 +214,8 @@ class Episodes:
             self.progress.show(self.done + int((~lanes.running).sum()))
             return actions
 
-        try:
-            with ThreadPool(min(available_cores(), len(seeds))) as pool:
-                returns = play(lanes, act, config.max_eval_steps)
-        finally:
-            lanes.close()
+        with closing(lanes), ThreadPool(min(available_cores(), len(seeds))) as pool:
+            returns = play(lanes, act, config.max_eval_steps)
         self.done += len(jobs)
         self.progress.show(self.done)
         return returns
@@ -278,14 +276,11 @@ def calibrate_run(
     folder.check_run(source)
     out = source / folder.CALIBRATION
     check_can_write(out)
-    held = lock(source)
-    try:
+    with closing(lock(source)) as held:
         saved = SavedPolicies(source, trust)
         policies, step = saved.newest(say)
         config, num = saved.config, saved.spec.num_objectives
         found = calibrate(config, policies.act, step, saved.own_preferences, num, episodes, quiet)
         held.check()
         files.save(out, found)
-    finally:
-        held.close()
     return found, out

@@ -181,8 +181,7 @@ class CriticMeter:
         keys = jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32)))
 
         def act(obs: Float32[np.ndarray, "p rows obs"], t: int) -> tuple[np.ndarray, np.ndarray]:
-            actions, bonus = self._act(states, self._lam, keys, obs, t)
-            return np.asarray(actions), np.asarray(bonus)
+            return jax.tree.map(np.asarray, self._act(states, self._lam, keys, obs, t))
 
         return act
 
@@ -298,13 +297,9 @@ def _compiled(
         state, lam, s, a = args
         return measured.values(state, s, a, rows_of(lam, s))
 
-    def act_all(states: object, lam: Array, keys: Array, s: Array, t: int | Array) -> tuple[Array, Array]:
-        return over_agents(act, (states, lam, jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, t), s))
-
-    def value_all(states: object, lam: Array, s: Array, a: Array) -> Array:
-        return over_agents(value, (states, lam, s, a))
-
-    return jax.jit(act_all), jax.jit(value_all)
+    key_of = jax.vmap(jax.random.fold_in, in_axes=(0, None))
+    act_all = lambda states, lam, keys, s, t: over_agents(act, (states, lam, key_of(keys, t), s))
+    return jax.jit(act_all), jax.jit(lambda *given: over_agents(value, given))
 
 
 def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[object], ActionValues[object]]:

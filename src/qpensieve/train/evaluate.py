@@ -1,5 +1,6 @@
 """Evaluation on a preference table in large batches of lanes: returns [seed, preference, episode, objective]."""
 
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,12 +94,10 @@ def evaluate(  # noqa: PLR0913
     rows, first = len(preferences) * episodes, first_row * episodes
     numbers = range(first, first + rows)
     lane_seeds = [derived_seed(seed, Purpose.EVALUATION, row) for seed in seeds for row in numbers]
-    lanes = make_lanes(domain, len(lane_seeds), lane_seeds, LaneOptions(autoreset=False, num_threads=num_threads))
+    options = LaneOptions(autoreset=False, num_threads=num_threads)
     shape = (len(seeds), rows)
     lam = np.tile(np.repeat(preferences.astype(np.float32), episodes, axis=0), (len(seeds), 1, 1))
-    try:
-        one_row_each = lambda obs: np.asarray(act(obs.reshape(*shape, -1), lam)).reshape(len(lane_seeds), -1)
+    one_row_each = lambda obs: np.asarray(act(obs.reshape(*shape, -1), lam)).reshape(len(lane_seeds), -1)
+    with closing(make_lanes(domain, len(lane_seeds), lane_seeds, options)) as lanes:
         returns = play(lanes, one_row_each, max_steps)
-    finally:
-        lanes.close()
     return returns.reshape(len(seeds), len(preferences), episodes, preferences.shape[1])

@@ -6,7 +6,7 @@ episodes. Everything that changes is in `arrays()`.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -281,12 +281,11 @@ class PopulationTrainer(Session):
     def _try_reset(self) -> None:
         """Reset a foreign environment once: if that fails, it fails before the run has a folder."""
         if find_domain(self.config.domain) is None:
-            with environment_errors("at its first reset"):
-                lanes = make_lanes(self.config.domain, 1, self.config.seed_list[0])
-                try:
-                    lanes.reset()
-                finally:
-                    lanes.close()
+            with (
+                environment_errors("at its first reset"),
+                closing(make_lanes(self.config.domain, 1, self.config.seed_list[0])) as lanes,
+            ):
+                lanes.reset()
 
     def _members(self) -> Member:
         """Return all members on the host, as copies."""
