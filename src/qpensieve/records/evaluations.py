@@ -54,23 +54,23 @@ class Evaluations:
 
 def empty(
     num_seeds: int,
-    short_preferences: Float[np.ndarray, "p d"],
-    curve_preferences: Float[np.ndarray, "c d"],
-    full_preferences: Float[np.ndarray, "p_full d"],
-    reference: Float[np.ndarray, " d"] | None = None,
+    short: Float64[np.ndarray, "p d"],
+    curve: Float64[np.ndarray, "c d"],
+    full: Float64[np.ndarray, "p_full d"],
+    reference: Float64[np.ndarray, " d"] | None = None,
 ) -> Evaluations:
-    """Return the table of a run that has not been evaluated; the first appended returns set the numbers of episodes."""
-    short, curve, full = (
-        np.asarray(one, np.float64) for one in (short_preferences, curve_preferences, full_preferences)
-    )
+    """Return the table of a run that has not been evaluated; the first appended returns set the numbers of episodes.
+
+    Args:
+        num_seeds: Number of seeds.
+        short: Preferences of the short protocol.
+        curve: The paper's curve preferences; may have no rows.
+        full: Preferences of the full protocol.
+        reference: Reference point of the hypervolume; None if there is none.
+    """
     sizes = {"seed": num_seeds, "p": len(short), "c": len(curve), "p_full": len(full), "d": short.shape[1]}
-    return replace(
-        empty_record(Evaluations, **sizes),
-        short_preferences=short,
-        curve_preferences=curve,
-        full_preferences=full,
-        reference=None if reference is None else np.asarray(reference, np.float64),
-    )
+    preferences = {"short_preferences": short, "curve_preferences": curve, "full_preferences": full}
+    return replace(empty_record(Evaluations, **sizes), **preferences, reference=reference)
 
 
 def append_short(
