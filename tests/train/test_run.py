@@ -414,7 +414,7 @@ class TestStarted:
             runs.start(tmp_path / "runs" / "run", config, QUIET)
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("owner", ["run_files.write_json", "run.lock"])
+    @pytest.mark.parametrize("owner", ["run.write_json", "run.lock"])
     def test_a_start_that_fails_at_the_disk_leaves_no_folder(
         self, owner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):

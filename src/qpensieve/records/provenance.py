@@ -3,15 +3,17 @@
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
 from qpensieve import machine
 from qpensieve.errors import make_folder
 from qpensieve.machine import options_of_updates
-from qpensieve.records.files import write_json
+from qpensieve.records.files import FileError, interpreting, read_object, write_json
 
+RESUMED_WITH = "resumed_with"
+"""Key in a run's record of versions: the versions that the run was resumed with."""
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")
 
 
@@ -38,6 +40,27 @@ def version_changes(before: Mapping[str, object], now: Mapping[str, object]) -> 
     """List differences of two records of `rounding`, such as `jax 0.9.0, now 0.10.2`; unknown values are left out."""
     olds, news = ({**one, "packages": None, **_versions(one)} for one in (before, now))
     return [f"{name} {olds[name]}, now {new}" for name, new in news.items() if olds.get(name, new) != new]
+
+
+def note_changes(path: Path, step: int, warn: Callable[[str], None]) -> None:
+    """Warn, and record, if a run continues with other versions or on another machine, which round differently.
+
+    Args:
+        path: The run's record of versions; without a readable one nothing is done.
+        step: Step from which the run continues.
+        warn: Called with a message.
+    """
+    now = rounding()
+    try:
+        record = read_object(path)
+        earlier = record.get(RESUMED_WITH, [])
+        with interpreting(path, "a record of versions"):
+            changed = version_changes({**record, **(earlier[-1] if earlier else {})}, now)
+    except (FileNotFoundError, FileError):  # resuming does not need this file; readers that do report it
+        return
+    if changed:
+        warn(f"{path.parent} continues with the same numbers only up to rounding: {'; '.join(changed)}")
+        write_json(path, record | {RESUMED_WITH: [*earlier, {"step": step, **now}]})
 
 
 def _versions(record: Mapping[str, object]) -> Mapping[str, object]:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from qpensieve import config as configs
+from qpensieve.compatibility import recipe
 from qpensieve.config import RunConfig
 from qpensieve.errors import FileInTheWayError, UserError, make_folder
-from qpensieve.records import checkpoint, folder
+from qpensieve.records import checkpoint, folder, provenance
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.files import write_json
 from qpensieve.records.folder import lock, refuse_links
 from qpensieve.records.log import has_evaluations
 from qpensieve.train.run_files import RunFiles
@@ -38,7 +40,7 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
             make_folder(path)
         run.files.held = lock(path)
         configs.save(config, path / folder.CONFIG)
-        run.files.write_provenance(run.session.lanes_per_seed)
+        _write_provenance(run)
     except BaseException:
         is_ours = run.files.held is not None  # else the folder belongs to another process
         for name in (folder.CONFIG, folder.PROVENANCE, folder.LOCK) if is_ours else ():
@@ -49,6 +51,14 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
         run.close()
         raise
     return run
+
+
+def _write_provenance(run: Run) -> None:
+    """Write versions, machine and commit."""
+    session = run.session
+    about = {"recipe": recipe(run.config), "lanes_per_seed": session.lanes_per_seed}
+    about |= {"objectives": list(session.spec.objectives)}
+    write_json(run.folder / folder.PROVENANCE, provenance.describe() | about)
 
 
 def _check_new(path: Path) -> None:
@@ -109,8 +119,8 @@ def resume(
         else:
             _restore(run, warn)
         if not (path / folder.PROVENANCE).exists():  # a saved agent, which becomes a run, or a folder of a plan
-            run.files.write_provenance(run.session.lanes_per_seed)
-        run.files.note_other_versions(run.session.step, warn)
+            _write_provenance(run)
+        provenance.note_changes(path / folder.PROVENANCE, run.session.step, warn)
         if config.steps != before.steps:
             before = configs.lengthened(before, config.steps)
         if before != saved:

@@ -7,20 +7,16 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.callbacks import Evaluation
-from qpensieve.compatibility import recipe
 from qpensieve.config import RunConfig
 from qpensieve.metrics import utility
-from qpensieve.records import calibration, critic_errors, evaluations, folder, provenance
-from qpensieve.records.files import FileError, interpreting, read_object, write_json
+from qpensieve.records import calibration, critic_errors, evaluations, folder
+from qpensieve.records.files import interpreting
 from qpensieve.records.folder import FolderLock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, cut_log, is_logged, read_rows
 from qpensieve.records.scores import scores, summarize
 from qpensieve.train.alarms import Watch
 from qpensieve.train.evaluate import protocols
 from qpensieve.types import EnvSpec
-
-RESUMED_WITH = "resumed_with"
-"""Key of `environment.json`: the versions that the run was resumed with."""
 
 
 class RunFiles:
@@ -42,7 +38,7 @@ class RunFiles:
         own: Float64[np.ndarray, "p d"] | None,
         say: Callable[[str], None],
     ):
-        self.path, self._config, self._objectives = path, config, spec.objectives
+        self.path, self._objectives = path, spec.objectives
         on = protocols(spec.num_objectives, own, config.eval_stride, config.full_eval_stride)
         reference = None if spec.reference is None else np.array(spec.reference)
         self.table = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
@@ -56,25 +52,6 @@ class RunFiles:
         """Raise FolderInUseError if another process has taken the folder over."""
         if self.held is not None:
             self.held.check()
-
-    def write_provenance(self, lanes_per_seed: int) -> None:
-        """Write versions, machine and commit."""
-        about = {"recipe": recipe(self._config), "lanes_per_seed": lanes_per_seed, "objectives": list(self._objectives)}
-        write_json(self.path / folder.PROVENANCE, provenance.describe() | about)
-
-    def note_other_versions(self, step: int, warn: Callable[[str], None]) -> None:
-        """Warn, and record, if a run continues with other versions or on another machine, which round differently."""
-        path, now = self.path / folder.PROVENANCE, provenance.rounding()
-        try:
-            said = read_object(path)
-            earlier = said.get(RESUMED_WITH, [])
-            with interpreting(path, "a record of versions"):
-                changed = provenance.version_changes({**said, **(earlier[-1] if earlier else {})}, now)
-        except (FileNotFoundError, FileError):  # resuming does not need this file; readers that do report it
-            return
-        if changed:
-            warn(f"{self.path} continues with the same numbers only up to rounding: {'; '.join(changed)}")
-            write_json(path, said | {RESUMED_WITH: [*earlier, {"step": step, **now}]})
 
     def load(self) -> None:
         """Load the evaluations of the folder, if there are any."""
