@@ -1,6 +1,7 @@
 """Numbers in `info` as objectives of an environment with a single reward."""
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -97,3 +98,13 @@ def test_an_agent_of_a_function_has_the_named_objectives():
     with agent:
         assert agent.session.spec.objectives == ("far", "effort")
         assert agent.returns([[1.0, 0.0]], episodes=1).shape[-1] == 2
+
+
+def test_mujocos_notices_neither_reach_the_terminal_nor_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    spec = spec_of("HalfCheetah-v5+reward_forward+reward_ctrl")
+    assert spec.objectives == ("reward_forward", "reward_ctrl")
+    assert "WARNING" not in "".join(capfd.readouterr())
+    assert [*tmp_path.iterdir()] == []

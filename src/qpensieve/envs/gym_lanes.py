@@ -12,6 +12,7 @@ from jaxtyping import Float64, Int
 
 from qpensieve.envs import info_objectives
 from qpensieve.envs.draw import working_platform
+from qpensieve.envs.mujoco import quiet_mujoco
 from qpensieve.envs.replayed import ReplayedSimulator
 from qpensieve.envs.simulator import Simulator
 from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, name_of, needs_package, resolve
@@ -152,7 +153,8 @@ class GymSimulator(ReplayedSimulator):
 
 def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gymnasium.Env]:
     try:
-        envs = [factory() for _ in range(num_lanes)]
+        with quiet_mujoco():  # a notice of its compiler would come once for each lane of each evaluation
+            envs = [factory() for _ in range(num_lanes)]
     except (Exception, SystemExit) as error:
         raise foreign_error(source_name, "when it was made", error) from error
     for env in envs:
