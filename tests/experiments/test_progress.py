@@ -9,7 +9,7 @@ import pytest
 
 from qpensieve.config import RunConfig
 from qpensieve.experiments.progress import Table, format_counts, format_rows, seconds_left
-from qpensieve.experiments.tasks import Progress, Task
+from qpensieve.experiments.tasks import Task, TaskProgress
 
 
 class Terminal(io.StringIO):
@@ -20,8 +20,8 @@ class Terminal(io.StringIO):
         raise OSError
 
 
-def row(name: str, state: Any, step: int = 0, **known: Any) -> tuple[Task, Progress]:
-    return Task(Path(name), RunConfig("DST2d", seeds=2, steps=1000)), Progress(state, step, 1000, **known)
+def row(name: str, state: Any, step: int = 0, **known: Any) -> TaskProgress:
+    return TaskProgress(Task(Path(name), RunConfig("DST2d", seeds=2, steps=1000)), state, step, **known)
 
 
 ROWS = [

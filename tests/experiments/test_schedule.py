@@ -11,7 +11,7 @@ from qpensieve.config import RunConfig, override
 from qpensieve.experiments import schedule, tasks
 from qpensieve.experiments.local import Code, Ended, Local, LocalJob
 from qpensieve.experiments.schedule import train_all
-from qpensieve.experiments.tasks import Progress, Task
+from qpensieve.experiments.tasks import Task, TaskProgress
 from qpensieve.records.files import write_json
 from qpensieve.records.folder import CHECKPOINTS, SUMMARY, WORKER_LOG, LinkError, lock
 
@@ -111,7 +111,7 @@ def test_five_tries_without_progress_are_a_failure_with_its_cause(task: Callable
     assert summary.done == ["b"]
     why = "5 tries brought it no further; the last did what it was told: ValueError: why"
     assert summary.failed["a"] == f"{why}\nwhere\nValueError: why"
-    assert tasks.progress(task("a")) == Progress("failed", 0, 600, message=why)
+    assert tasks.progress(task("a")) == TaskProgress(task("a"), "failed", 0, message=why)
     assert train_all([task("a")], Pretended()).done == ["a"]  # the next call tries it again
 
 
@@ -133,10 +133,10 @@ def test_out_of_memory_shares_less_until_one_alone_has_too_little(task: Callable
 
 def test_a_folder_that_another_process_holds_is_taken_when_it_is_free(task: Callable[..., Task]):
     tasks.prepare(task("a"))
-    held, seen = lock(task("a").folder), list[Progress]()
+    held, seen = lock(task("a").folder), list[TaskProgress]()
 
-    def show(rows: Sequence[tuple[Task, Progress]]) -> None:
-        seen.append(rows[0][1])
+    def show(rows: Sequence[TaskProgress]) -> None:
+        seen.append(rows[0])
         if len(seen) == 5:
             held.close()
 

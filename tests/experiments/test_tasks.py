@@ -11,7 +11,7 @@ import pytest
 from qpensieve import config as configs
 from qpensieve.config import RunConfig, default_config, override
 from qpensieve.experiments import tasks
-from qpensieve.experiments.tasks import Progress, Task
+from qpensieve.experiments.tasks import Task, TaskProgress
 from qpensieve.records.files import write_json
 from qpensieve.records.folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY, lock
 
@@ -87,20 +87,20 @@ def log(folder: Path, *rows: tuple[int, float]) -> None:
 class TestProgress:
     def test_from_nothing_to_done(self, folder: Path):
         task = Task(folder, tiny())
-        assert tasks.progress(task) == Progress("waiting", 0, 600)
+        assert tasks.progress(task) == TaskProgress(task, "waiting", 0)
         tasks.prepare(task)
         held = lock(folder)
         (folder / CHECKPOINTS / "step_000000020").mkdir(parents=True)
         who = f"process {os.getpid()} on {platform.node()}"
-        assert tasks.progress(task) == Progress("running", 20, 600, message=who)
+        assert tasks.progress(task) == TaskProgress(task, "running", 20, message=who)
         log(folder, (100, 50.0), (120, 2.0), (160, 4.0), (240, 8.0))  # the first row is of an earlier process
         found = tasks.progress(task)
-        assert found == Progress("running", 240, 600, 20.0, who)
+        assert found == TaskProgress(task, "running", 240, 20.0, who)
         assert found.seconds_left == 18.0
         held.close()
-        assert tasks.progress(task) == Progress("waiting", 20, 600)
+        assert tasks.progress(task) == TaskProgress(task, "waiting", 20)
         write_json(folder / SUMMARY, {"step": 600})
-        assert tasks.progress(task) == Progress("done", 600, 600)
+        assert tasks.progress(task) == TaskProgress(task, "done", 600)
         for other in (Task(folder, tiny(steps=700)), Task(folder, tiny(), critic=True)):
             assert not tasks.is_done(other)
 

@@ -20,7 +20,7 @@ from qpensieve.experiments import costs, paper, tasks
 from qpensieve.experiments.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.plan import Plan, Size, find_artefacts, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
-from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
+from qpensieve.experiments.progress import Runs, Table, format_counts, format_rows
 from qpensieve.experiments.ray import OnRay
 from qpensieve.experiments.schedule import TRIES, Engine, train_all
 from qpensieve.experiments.slurm import Request, Slurm
@@ -84,19 +84,19 @@ def plan(choice: Choice = Choice()) -> None:
 
 def show_plan(planned: Plan, folder: Path, has_costs: bool) -> None:
     """Print the runs of a plan and, if `has_costs`, what they cost on the measured machine."""
-    rows, found = [], [(task, tasks.status(task)) for task in planned.tasks]
-    for task, progress in found:
-        is_begun = progress.state == "waiting" and progress.step
+    rows, runs = [], [tasks.status(task) for task in planned.tasks]
+    for run in runs:
+        task, is_begun = run.task, run.state == "waiting" and run.step
         row = {"run": task.name, "steps": format_count(task.config.steps), "seeds": task.config.seeds}
         time = {f"{costs.CARD} alone": format_duration(costs.run_seconds(task.config))} if has_costs else {}
-        state = f"waiting, at {format_count(progress.step)}" if is_begun else progress.state
+        state = f"waiting, at {format_count(run.step)}" if is_begun else run.state
         rows.append({**row, **time, "state": state})
     if rows:
         print(format_table(rows))
-    left = [task for task, progress in found if progress.state != "done"]
+    left = [run.task for run in runs if run.state != "done"]
     num_done = len(planned.tasks) - len(left)
     print(f"\n{len(planned.tasks)} runs in {folder}, {num_done} of them done. {_left_line(left, has_costs)}")
-    print("".join(f"\n{line}\n" for line in (*_about_runs(planned.tasks), *_about_others(found))), end="")
+    print("".join(f"\n{line}\n" for line in (*_about_runs(planned.tasks), *_about_others(runs))), end="")
 
 
 def _left_line(left: Sequence[Task], has_costs: bool) -> str:
@@ -128,9 +128,9 @@ def _check_there(folder: Path) -> None:
         raise MissingFileError(f"{folder} does not exist: no run was made there yet; --out names another folder")
 
 
-def _about_others(rows: Rows) -> list[str]:
+def _about_others(runs: Runs) -> list[str]:
     """Return one sentence for each folder that has the name of a task and holds another run."""
-    others = [(task.name, found.message) for task, found in rows if found.state == "other settings"]
+    others = [(run.task.name, run.message) for run in runs if run.state == "other settings"]
     then = "reports leave it out, and nothing is run in it; move it away, or use another folder for the runs (--out)"
     return [f"{name} holds a run with other settings ({why}): {then}." for name, why in others]
 
@@ -276,10 +276,10 @@ def status(choice: Choice = Choice(), watch: bool = False) -> None:
     if not watch:
         _check_there(choice.folder)
     planned = choice.plan().tasks
-    look = lambda: [(task, tasks.status(task)) for task in planned]
+    look = lambda: list(map(tasks.status, planned))
     if not watch:
-        rows = look()
-        print("\n".join([format_counts(rows), *format_rows(rows, PAGE, len(rows) + 1), *_about_others(rows)]))
+        runs = look()
+        print("\n".join([format_counts(runs), *format_rows(runs, PAGE, len(runs) + 1), *_about_others(runs)]))
         return
     table = Table(sys.stdout)
     while True:

@@ -12,13 +12,13 @@ from typing import Protocol, runtime_checkable
 
 from qpensieve.experiments import tasks as states
 from qpensieve.experiments.local import Code, Ended
-from qpensieve.experiments.tasks import Progress, Task
+from qpensieve.experiments.tasks import Task, TaskProgress
 from qpensieve.records.folder import holder
 
 TRIES = 5
 LOOK_SECONDS = 1.0
 """Seconds between two checks of all folders."""
-Show = Callable[[Sequence[tuple[Task, Progress]]], None]
+Show = Callable[[Sequence[TaskProgress]], None]
 
 
 @runtime_checkable
@@ -74,7 +74,7 @@ def train_all(
     tasks: Sequence[Task],
     engine: Engine,
     tries: int = TRIES,
-    show: Show = lambda rows: None,
+    show: Show = lambda runs: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Summary:
     """Train run folders to their end. Failed runs are reported, and the others continue.
@@ -83,7 +83,7 @@ def train_all(
         tasks: All tasks, in the order in which they are started.
         engine: The engine that runs the workers; it is closed at the end.
         tries: Number of tries in a row without progress after which a run has failed.
-        show: Called with all tasks and their progress, about once a second.
+        show: Called with the progress of all tasks, about once a second.
         say: Called with a line for the user.
 
     Raises:
@@ -125,7 +125,7 @@ class _Loop:
                 self._settle(task, *self._started.pop(task), how)
             if ended or time.monotonic() >= looked + LOOK_SECONDS:
                 self._start()
-                self._show([(task, states.progress(task)) for task in self._tasks])
+                self._show([states.progress(task) for task in self._tasks])
                 looked = time.monotonic()
                 if not self._waiting and not self._started:
                     return

@@ -59,22 +59,27 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TaskProgress:
     """The progress of a task, read from its folder.
 
     Attributes:
+        task: The task.
         state: State of the task.
         step: Step of the newest checkpoint; of a running task the step of the newest row of its log, if that is later.
-        goal: Last step.
         rate: Steps per second. None: not known.
         message: The process that works on the task, why it has failed, or which settings differ; else empty.
     """
 
+    task: Task
     state: State
     step: int
-    goal: int
     rate: float | None = None
     message: str = ""
+
+    @property
+    def goal(self) -> int:
+        """Last step of the task."""
+        return last_step(self.task.config)
 
     @property
     def seconds_left(self) -> float | None:
@@ -148,20 +153,19 @@ def saved_step(task: Task) -> int:
     return max(checkpoint.kept_steps(task.folder), default=-1)
 
 
-def progress(task: Task) -> Progress:
+def progress(task: Task) -> TaskProgress:
     """Return the progress of a task, without comparing its settings with those of the folder."""
-    goal = last_step(task.config)
     if is_done(task):
-        return Progress("done", goal, goal)
+        return TaskProgress(task, "done", last_step(task.config))
     step = max(saved_step(task), 0)
     if (worker := holder(task.folder)) is not None:
         logged, rate = _pace(task.folder / METRICS)
-        return Progress("running", max(step, logged), goal, rate, str(worker))
+        return TaskProgress(task, "running", max(step, logged), rate, str(worker))
     why = failure(task)
-    return Progress("waiting" if why is None else "failed", step, goal, message=why or "")
+    return TaskProgress(task, "waiting" if why is None else "failed", step, message=why or "")
 
 
-def status(task: Task) -> Progress:
+def status(task: Task) -> TaskProgress:
     """Return the progress of a task; `other settings` if the folder holds another run. Slower than `progress`."""
     found, others = progress(task), folder_differences(task)
     return replace(found, state="other settings", message="; ".join(others)) if others else found
