@@ -168,6 +168,13 @@ class TestTrain:
         assert said in fail("train", "DST2d", *words(RUN), "--out", out, "--name", last)
         assert sorted(tmp_path.rglob("*")) == before
 
+    def test_a_run_is_not_made_below_a_run_that_holds_the_working_folder(
+        self, copied: Path, monkeypatch: pytest.MonkeyPatch, fail: Any
+    ):
+        (copied / "below").mkdir()
+        monkeypatch.chdir(copied / "below")
+        assert f"{copied} holds one" in fail("train", "DST2d", *words(RUN), "--out", "runs")
+
 
 @pytest.mark.usefixtures("unrendered")
 class TestResume:

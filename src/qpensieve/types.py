@@ -13,14 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int, Shaped
+from jaxtyping import Bool, Float, Float32, Shaped
 
 from qpensieve.errors import UserError
 from qpensieve.preferences import Sampler
-
-FloatArray = Float[np.ndarray, "..."]
-BoolArray = Bool[np.ndarray, "..."]
-IntArray = Int[np.ndarray, "..."]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from qpensieve.errors import UserError
 
 MARK = "+"
-"""Stands between the name of the environment and each of its objectives."""
+"""Separates the name of the environment and its objectives."""
 
 
 def joined(name: str, objectives: Sequence[str]) -> str:

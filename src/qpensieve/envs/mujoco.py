@@ -43,8 +43,6 @@ HOPPER_START_HEIGHT = 1.25
 LANES_PER_THREAD = 4
 """Least number of lanes per thread, unless `num_threads` is set. Waking a thread takes as long as a few lanes."""
 
-Qpos = Float64[np.ndarray, "n nq"]
-Qvel = Float64[np.ndarray, "n nv"]
 Posture = Float64[np.ndarray, "n posture"]
 """Positions, then velocities."""
 

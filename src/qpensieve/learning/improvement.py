@@ -56,14 +56,6 @@ class _Scores(eqx.Module):
     """The last layer with lam folded in."""
 
 
-class _Twins(NamedTuple):
-    """Scores of both twins of one critic, and the smaller value of each preference and sample."""
-
-    one: _Scores
-    two: _Scores
-    q: Float[Array, "m b"]
-
-
 class Eligible(NamedTuple):
     """The candidates that may win."""
 
@@ -93,7 +85,7 @@ def best_value(
     nets, prefs, s, fixed = jax.lax.stop_gradient((critics.net, prefs, s, a))
     score = partial(_score_twins, prefs, jnp.concatenate([s, fixed], axis=1))
     current = score(jax.tree.map(lambda leaf: leaf[-1], nets))
-    own = current.q[0]
+    own = jnp.minimum(current[0].q[0], current[1].q[0])
     most = None if eligible.margin is None else own + eligible.margin * jnp.mean(jnp.abs(own))
     candidates = jax.tree.map(lambda leaf: leaf[None], _best_preference(current, most, is_current=True))
     if len(eligible.filled) > 1:
@@ -111,18 +103,20 @@ def best_value(
     return value, Winner(critic, best.twin, best.preference)
 
 
-def _score_twins(prefs: Float[Array, "m d"], state_action: Float[Array, "b in"], twins: Mlp) -> _Twins:
-    """Score both twins."""
+def _score_twins(prefs: Float[Array, "m d"], state_action: Float[Array, "b in"], twins: Mlp) -> tuple[_Scores, _Scores]:
     one, two = (_score(jax.tree.map(lambda leaf, i=i: leaf[i], twins), prefs, state_action) for i in range(2))
-    return _Twins(one, two, jnp.minimum(one.q, two.q))
+    return one, two
 
 
-def _best_preference(twins: _Twins, most: Float[Array, " b"] | None, is_current: bool = False) -> _Candidate:
+def _best_preference(
+    twins: tuple[_Scores, _Scores], most: Float[Array, " b"] | None, is_current: bool = False
+) -> _Candidate:
     """Pick the preference with the largest value for each sample, of values up to `most`.
 
     The value of the current critic under lam may always win.
     """
-    one, two, value = twins.one, twins.two, twins.q
+    one, two = twins
+    value = jnp.minimum(one.q, two.q)
     if most is not None:
         counts = value <= most[None]
         value = jnp.where(counts.at[0].set(True) if is_current else counts, value, -jnp.inf)
