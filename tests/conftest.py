@@ -3,13 +3,11 @@
 import gc
 import os
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
-from jax._src.interpreters import mlir
 
 import tests.checking  # noqa: F401  (checks the imports that follow)
 
@@ -29,10 +27,7 @@ except ImportError as error:
 
 EXIT_USAGE = 2
 """Where tyro refuses the words of a command."""
-os.fsync = lambda descriptor: None  # no test can see what a power failure leaves, and waiting for disks takes a while
 os.environ.update(CACHE)  # what the tests start keeps its programs where the tests do, not in the user's own folder
-if hasattr(mlir, "make_ir_context"):  # a fifth of the time to compile something small is registering the same dialects
-    mlir.make_ir_context = cache(mlir.make_ir_context)  # pyright: ignore[reportPrivateImportUsage]
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
 jax.config.update("jax_compilation_cache_dir", CACHE["JAX_COMPILATION_CACHE_DIR"])

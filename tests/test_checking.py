@@ -46,11 +46,6 @@ def name_of(pair: Pair, number: int) -> str:
 ROW = np.zeros(3)
 
 
-def test_right_values_pass():
-    for _ in range(2):
-        np.testing.assert_array_equal(add(ROW, y=ROW, at=1), ROW)
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

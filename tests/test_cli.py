@@ -217,16 +217,6 @@ for words in ([], ["--help"], ["help"], ["-V"], ["version"], ["trian"]):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_loading_is_said_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, capsys):
-    cli.main(["domains"])
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    cli.main(["domains"])
-    said = capsys.readouterr().err
-    assert said.startswith("loading")
-    assert said.endswith(cli.ERASE_LINE)
-
-
 def test_a_reader_that_ends_early_is_no_error():
     program = 'import sys; sys.argv[1:] = ["--help"]; from qpensieve import cli; cli.main()'
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:

@@ -73,16 +73,6 @@ def test_settings_are_all_there_by_their_names(algo: str):
     assert settings_of(config) == settings_of(saved(config))
 
 
-def test_a_difference_is_a_sentence():
-    other = override(PLAIN, {"learning_rate_end": 1e-5, "reference": (1.0, 2.5)})
-    said = [str(one) for one in settings_that_differ(PLAIN, other)]
-    assert sorted(said) == [
-        "anneal_updates was none, is 1490000",
-        "learning_rate_end was none, is 1e-05",
-        "reference was none, is 1, 2.5",
-    ]
-
-
 def test_schedules_count_as_the_numbers_they_become():
     config = replace(default_config("DST2d", "qpensieve", "robust"), steps=300_000)
     assert names(config, override(config, {"anneal_updates": 580_000})) == []

@@ -64,14 +64,6 @@ def test_unknown_objectives_are_refused(measured: front.Front, objective: Any):
         measured.choose(objective)
 
 
-@pytest.mark.parametrize(
-    "bound", [(">", 3.0), ">= 3", 3.0, None, (">=",), (">=", 3.0, 4.0), (">=", "3"), (">=", np.nan), (3.0, ">=")]
-)
-def test_what_is_no_bound_is_refused_with_how_one_is_written(bound: Any):
-    with pytest.raises(ValueError, match=r'the bound of control must be written \(">=", number\) or .*, got '):
-        front._checked_bound("control", bound)  # of a call the tests check the types already; programs do not
-
-
 def test_a_bound_that_is_none_is_refused_by_a_choice(measured: front.Front):
     with pytest.raises(ValueError, match="the bound of control must be written"):
         measured.choose("forward", {"control": (">", 3.0)})
@@ -83,16 +75,3 @@ def test_of_rows_that_are_equal_in_what_is_maximised_the_others_decide():
     measured = front.measure(("forward", "control"), lam, np.array([[[1.0, 2.0]], [[1.0, 3.0]], [[0.0, 9.0]]]))
     assert measured.choose("forward").preference.tolist() == [0.4, 0.6]
     assert measured.choose("forward", {"control": ("<=", 2.5)}).preference.tolist() == [0.5, 0.5]
-
-
-def test_a_bound_far_from_rows_that_are_all_equal_overflows_nothing():
-    lam, returns = np.array([[0.5, 0.5]]), np.array([[[1.0, 2.0], [1.0, 2.0]]])
-    measured = front.measure(("forward", "control"), lam, returns)
-    with pytest.warns(UserWarning, match="no preference keeps all bounds"):
-        assert not measured.choose("forward", {"control": (">=", 1e9)}).is_feasible
-
-
-def test_one_episode_has_no_spread():
-    measured = front.measure(("forward", "control"), LAM, RETURNS[:, :1])
-    assert np.isnan(measured.spread).all()
-    assert "+-" not in str(measured)

@@ -49,20 +49,8 @@ def test_cards_are_those_that_the_process_may_see(monkeypatch, tmp_path: Path):
     assert machine.gpus() == []
 
 
-def test_the_processor_has_a_name_where_there_is_no_file_that_says_it(monkeypatch):
-    assert machine.processor()
-    assert machine.accelerator()
-
-    def fail(_: Path) -> str:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "read_text", fail)
-    monkeypatch.setattr("platform.processor", lambda: "arm")
-    assert machine.processor() == "arm"
-
-
 def test_blas_has_one_thread_until_all_have_left():
-    blas = machine._OneBlasThread()
+    blas = machine.one_blas_thread()
     given = blas._get()
     blas._set(2)
     threads = blas._get()  # 1 where the machine has one core
@@ -149,15 +137,6 @@ def test_options_of_updates_are_for_gpus_and_leave_the_users_flags_alone(monkeyp
     assert machine.options_of_updates() == machine.GPU_OPTIONS  # this version of JAX knows all of them
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_graph_min_graph_size=5 --xla_gpu_enable_command_buffer=")
     assert machine.options_of_updates() == {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-
-
-def test_an_option_that_jax_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("XLA_FLAGS", raising=False)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    known = {"xla_gpu_graph_min_graph_size": "1"}
-    wrong = {"xla_gpu_removed_in_1_0": "1", "xla_gpu_command_buffer_scheduling_mode": "NO_SUCH_MODE"}
-    monkeypatch.setattr(machine, "GPU_OPTIONS", known | wrong)
-    assert machine.options_of_updates() == known
 
 
 @pytest.mark.parametrize(

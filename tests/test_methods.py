@@ -12,11 +12,6 @@ from qpensieve.envs import get_domain
 from qpensieve.methods import METHODS, Method, check_row, get_method, make_algorithm, register_method
 
 
-def test_names_are_those_of_the_rows():
-    assert all(method.name == name for name, method in METHODS.items())
-    assert [name for name, method in METHODS.items() if method.is_population] == ["pgmorl", "pfa"]
-
-
 @pytest.mark.parametrize("preset", ["paper", "quick"])
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_has_a_line_for_people_and_presets_that_can_run_and_be_saved(
@@ -24,6 +19,7 @@ def test_every_method_has_a_line_for_people_and_presets_that_can_run_and_be_save
 ):
     assert METHODS[name].summary
     config = configs.with_schedule(default_config("DST2d", name, preset))
+    configs.check(config)
     configs.save(config, tmp_path / "config.json")
     assert configs.load(tmp_path / "config.json") == config
 

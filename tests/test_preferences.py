@@ -10,7 +10,7 @@ import pytest
 
 from qpensieve import preferences
 from qpensieve.learning.losses import sample_preferences
-from qpensieve.preferences import check_preference, das_dennis, draw_preferences, sac_preferences, spaced_grid
+from qpensieve.preferences import check_preference, das_dennis, draw_preferences, spaced_grid
 
 SAMPLERS = ["uniform-sum", "dirichlet"]
 NUM_DRAWS = 20_000
@@ -97,13 +97,6 @@ def test_impossible_sizes_and_versions_are_refused(message):
             call()
 
 
-@pytest.mark.parametrize("draw", [on_device, on_host])
-def test_draws_refuse_an_unknown_sampler(draw):
-    # A TypeError where annotations are checked at run time, a ValueError elsewhere.
-    with pytest.raises((ValueError, TypeError), match="sampler"):
-        draw(3, 2, "normal")
-
-
 def test_spaced_grid_runs_from_the_second_objective_to_the_first():
     np.testing.assert_array_equal(spaced_grid(5), [[0, 1], [0.25, 0.75], [0.5, 0.5], [0.75, 0.25], [1, 0]])
 
@@ -124,31 +117,11 @@ def test_das_dennis_holds_every_multiple_once_in_lexicographic_order(num_objecti
     assert rows == sorted(set(rows))
 
 
-def test_sac_preferences_are_the_19_inner_multiples_of_a_twentieth():
-    grid = sac_preferences()
-    assert grid.shape == (19, 2)
-    for k, row in enumerate(grid, start=1):
-        np.testing.assert_allclose(row, [0.05 * k, 1 - 0.05 * k], rtol=0, atol=1e-12)
-
-
 def test_table_of_two_objectives_starts_at_the_second_objective_and_stops_short_of_the_first():
     table = preferences.test_table(2)
     i = np.arange(100)
     np.testing.assert_allclose(table, np.stack([i / 100, 1 - i / 100], axis=1), rtol=0, atol=1e-12)
     np.testing.assert_array_equal(table[[0, -1]], [[0, 1], [0.99, 0.01]])
-
-
-@pytest.mark.parametrize(
-    ("num_objectives", "rows"), [(1, 1), (2, 100), (3, 100), (4, 100), (5, 500), (6, 500), (20, 500)]
-)
-def test_table_rows_are_preferences_in_steps_of_a_millionth(num_objectives, rows):
-    table = preferences.test_table(num_objectives)
-    assert table.shape == (rows, num_objectives)
-    assert table.dtype == np.float64
-    assert table.min() >= 0
-    np.testing.assert_allclose(table.sum(axis=1), 1, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(table, np.round(table, 6))
-    assert len(np.unique(table, axis=0)) == rows
 
 
 @pytest.mark.parametrize("num_objectives", sorted(TABLE_SHA256))
@@ -170,11 +143,6 @@ def test_a_right_preference_comes_back_as_float64(kind):
     lam = check_preference(kind([0.25, 0.0, 0.75]), 3)
     assert lam.dtype == np.float64
     np.testing.assert_array_equal(lam, [0.25, 0, 0.75])
-
-
-def test_tables_of_preferences_keep_their_shape_and_float32_rounding_passes():
-    assert check_preference(np.full((4, 3, 7), 1 / 7, dtype=np.float32), 7).shape == (4, 3, 7)
-    check_preference([0.5, 0.5 + 0.9e-6], 2)
 
 
 @pytest.mark.parametrize(

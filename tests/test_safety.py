@@ -62,7 +62,7 @@ class TestTrust:
             qpensieve.load(sent)
         with pytest.raises(UntrustedError, match="would import the Python module"):
             runs.resume(sent, runs.Options(), lambda _: None)
-        for command in ("evaluate", "resume"):
+        for command in ("evaluate", "resume", "export-policy"):
             said = fail(command, sent)
             assert f"would import the Python module {domain.partition(':')[0]!r}" in said
             assert "--trust" in said
@@ -78,7 +78,7 @@ class TestTrust:
     def test_what_imports_nothing_needs_no_trust(self, domain: str, sent: Path):
         assert configs.load(receive(sent, domain) / CONFIG).domain == domain
 
-    def test_with_trust_it_is_imported(self, sent: Path, fail: Any):
+    def test_trusted_code_is_imported(self, sent: Path, fail: Any):
         """Of a folder of one's own, too."""
         receive(sent, "sent.evil:make")
         assert configs.load(sent / CONFIG, trust=True).domain == "sent.evil:make"
@@ -108,7 +108,7 @@ class TestTrust:
 
 
 class TestLinks:
-    """What commands write into a received folder; each kind of file is in `tests/records/test_links.py`."""
+    """What commands write into a received folder; each kind of file is in `tests/records/test_folder.py`."""
 
     @pytest.mark.parametrize("name", ["run.lock", "checkpoints", "metrics.jsonl", "evaluations.npz"])
     @pytest.mark.parametrize("command", ["resume", "evaluate"])
@@ -148,17 +148,11 @@ JSON = ["", "{", "[]", "3", "null", '"text"', DEEP, '{"a":' * 50_000, "\x00\x01"
 
 WRONG: list[dict[str, Any]] = [
     {"seeds": "five"},
-    {"seeds": None},
     {"seeds": -1},
-    {"seeds": []},
     {"domain": 5},
     {"domain": ["os:abort"]},
-    {"domain": {}},
     {"algo": []},
-    {"algo": None},
     {"agent": 5},
-    {"agent": []},
-    {"agent": None},
     {"agent": {"sac": 5}},
     {"agent": {"sac": {"hidden": "wide"}}},
     {"agent": {"sac": {"hidden": -1}}},
@@ -219,11 +213,6 @@ class TestErrors:
         assert len(said) >= len(WRONG)
         assert sum(f"cannot read {sent / CONFIG} as a configuration: " in line for line in said) == len(WRONG)
 
-    @pytest.mark.parametrize("change", [{"agent": 5}, {"agent": {"stages": 5}}, {"first_seed": "x"}, {"objectives": 5}])
-    def test_pictures_name_the_configuration_that_they_cannot_use(self, change: dict, sent: Path, fail: Any):
-        make_run(sent, make_table(dst_returns(), reference="DST2d"), **change)
-        assert str(sent / CONFIG) in fail("plot", sent)
-
     @pytest.mark.parametrize("content", [content for content in JSON if content != "{}"])
     def test_a_broken_provenance_or_export_is_named(self, content: str, sent: Path, fail: Any):
         make_run(sent, make_table(dst_returns(), reference="DST2d"))
@@ -237,25 +226,17 @@ class TestErrors:
         "changes",
         [
             {"config": ...},
-            {"config": []},
             {"config": {"domain": 5, "algo": "x"}},
             {"full_protocol": ...},
-            {"full_protocol": 5},
             {"full_protocol": [5]},
             {"full_protocol": [{"step": "x"}]},
-            {"full_protocol": [{"step": 1}]},
             {"full_protocol": [{"step": 1, "mean_returns": 5}]},
             {"full_protocol": [{"step": 1, "mean_returns": [[[1], [2, 3]]]}]},
-            {"full_protocol": [{"step": 1, "mean_returns": "text"}]},
             {"preferences": 5},
-            {"preferences": "text"},
-            {"reference": ...},
             {"reference": "x"},
             {"provenance": ...},
-            {"provenance": []},
             {"provenance": {"lanes_per_seed": "x"}},
             {"search": 5},
-            {"search": {}},
         ],
     )
     def test_a_field_of_an_export_that_is_missing_or_wrong_is_named(self, changes: dict, sent: Path, fail: Any):
@@ -282,11 +263,6 @@ class TestErrors:
         cli.main(["plot", str(sent)])
         assert "curves.png" in capsys.readouterr().out
 
-    def test_values_of_a_log_that_are_no_numbers_are_named_with_it(self, sent: Path, fail: Any):
-        row = {"event": "train", "step": 5, "temperature": ["hot", "cold", "mild"]}
-        make_run(sent, make_table(dst_returns(), reference="DST2d"), [row])
-        assert str(sent / "metrics.jsonl") in fail("plot", sent)
-
     @pytest.mark.parametrize(
         "body",
         [
@@ -295,11 +271,8 @@ class TestErrors:
             "import missing_module_of_someone",
             "raise SystemExit(3)",
             "def make(): raise KeyError('x')",
-            "def make(): raise SystemExit",
             "def make(): return make()",
             "def make(): return 5",
-            "make = 5",
-            "def make(x): pass",
             "\0",
             "import gymnasium\ndef make(): return gymnasium.Env()",
         ],

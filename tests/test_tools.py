@@ -2,8 +2,6 @@
 
 import json
 import sys
-import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,45 +88,6 @@ def test_onsets_are_counted_from_the_end_of_what_came_before(tool: Any):
     assert tool("bursts").joined([far, near, within, long, event(4, 150, 150)], 20) == [(3, 100), (3, 240), (4, 150)]
 
 
-def test_bursts_count_agents_of_single_preferences_and_the_ut_of_their_seeds(tmp_path: Path, tool: Any):
-    """Two agents for each seed: columns of the log are agents, those of UT are seeds."""
-    bursts = tool("bursts")
-    _write_log(tmp_path, range(120, 125))
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    twice = lambda row: {name: value * 2 if isinstance(value, list) else value for name, value in row.items()}
-    agents = [twice(row) if row["event"] == "train" else row for row in lines]
-    for row in agents:
-        if row["event"] == "train":  # seed by seed: 0, 0, 1, 1; the last has the collapse
-            row["entropy"][1], row["entropy"][3] = -6.0, -9.0 if row["step"] in range(120_000, 125_000) else -6.0
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in agents))
-    given = bursts.argparse.Namespace(after=20_000, until=float("inf"), depth=0.15, merge=20_000)
-    found = bursts.study(tmp_path, given)
-    (alarm,) = found["events"]
-    assert (alarm["seed"], alarm["UT before"], alarm["UT after"]) == (4, 100.0, 40.0)
-    assert found["losses of UT"]["steps"] == {4: [150_000]}
-    assert found["million seed-steps"] == pytest.approx(4 * 0.18)
-
-
-def test_bursts_say_where_there_is_nothing_to_count(tmp_path: Path, tool: Any, monkeypatch: pytest.MonkeyPatch):
-    _write_log(tmp_path, range(0))
-    monkeypatch.setattr(sys, "argv", ["bursts.py", str(tmp_path), "--until", "10"])
-    with pytest.raises(SystemExit, match="has no row of training up to step 10"):
-        tool("bursts").main()
-
-
-def test_a_plan_of_a_hold_is_runs_with_words_and_environment_of_their_own(tmp_path: Path, tool: Any):
-    hold, plan = tool("hold"), tmp_path / "plan.txt"
-    plan.write_text("# two arms\na X=1 until=500 DST2d --name-of 'a b'\n\nb DST2d --discount 0.995  # longer\n")
-    first, second = hold.read_plan(plan, ["--kernels", "off"])
-    assert (first.name, first.until, second.name, second.until) == ("a", 500, "b", 0)
-    assert first.environment == {"X": "1"}
-    assert first.words[:6] == ["train", "DST2d", "--name-of", "a b", "--kernels", "off"]
-    assert second.words[-2:] == ["--name", "b"]
-    plan.write_text("a DST2d\na Hopper2d\n")
-    with pytest.raises(SystemExit, match="must differ, got a"):
-        hold.read_plan(plan, [])
-
-
 def test_promises_read_networks_as_the_package_does(tmp_path: Path, tool: Any):
     rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(0), 2)
     actor = GaussianActor(3, 2, 2, 8, key=keys[0])
@@ -150,67 +109,3 @@ def test_promises_read_networks_as_the_package_does(tmp_path: Path, tool: Any):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     expected = (np.asarray(mosac.twin_values(critic, *map(jnp.asarray, (s, a, asked)))) * lam).sum(axis=2).min(axis=0)
     np.testing.assert_allclose(networks.promise(s, a, asked, lam), expected, rtol=1e-4, atol=1e-5)
-
-
-PROGRAM = """
-import json, pathlib, signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background lets children ignore it
-folder = pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / sys.argv[sys.argv.index("--name") + 1]
-folder.mkdir(parents=True)
-(folder / "config.json").write_text(json.dumps({"seeds": 1}))
-(folder / "curves.png").touch()
-rows = [{"step": 500}, {"step": 500, "ut_short": [1.0]}]
-for row in rows[:1] if "--half" in sys.argv else rows:
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\\n")
-if "--bad" in sys.argv:
-    sys.exit("a sentence")
-try:
-    time.sleep(60)
-except KeyboardInterrupt:
-    sys.exit(130)
-"""
-
-
-def test_a_hold_ends_runs_once_their_evaluation_is_complete(tmp_path: Path, tool: Any, monkeypatch: Any, capsys: Any):
-    monkeypatch.setenv("Q", str(tmp_path))
-    monkeypatch.setenv("OUT", str(tmp_path / "out"))
-    hold = tool("hold")
-    monkeypatch.setattr(hold, "COMMAND", [sys.executable, "-c", PROGRAM])
-    for folder in ("runs", "out"):
-        (tmp_path / folder).mkdir()
-    words = {"done": ["until=500", "DST2d"], "half": ["until=500", "DST2d", "--half"], "bad": ["DST2d", "--bad"]}
-    runs = [hold.Run(name, given, []) for name, given in words.items()]
-    done, half, bad = runs
-    hold.tend([done, bad], 1, time.monotonic() + 60)
-    hold.tend([half], 1, time.monotonic() + 2)
-    try:
-        assert (done.state, half.state, bad.state) == ("done", "runs", "failed (1)")
-        assert "failed (1)" in capsys.readouterr().out
-        later = [hold.Run(name, given, []) for name, given in words.items()]
-        assert [run.state for run in later] == [run.state for run in runs]
-        hold.bring()
-        with tarfile.open(tmp_path / "out" / "runs.tgz") as tar:
-            assert "runs/done/metrics.jsonl" in tar.getnames()
-            assert not any(name.endswith(".png") for name in tar.getnames())
-    finally:
-        half.stop()
-        for run in runs:
-            run.process.wait(60)
-
-
-def test_a_hold_brings_stored_critics_of_five_seeds(tmp_path: Path, tool: Any, monkeypatch: Any):
-    monkeypatch.setenv("Q", str(tmp_path))
-    monkeypatch.setenv("OUT", str(tmp_path))
-    arrays: dict[str, Any] = {
-        name: np.zeros((10, 2)) for name in (".sac.actor.w", ".sac.target.w", ".snapshots.critics.w")
-    }
-    for name in ("a", "b"):
-        (tmp_path / "runs" / name / "parameters").mkdir(parents=True)
-        np.savez(tmp_path / "runs" / name / "parameters" / "step_000000400.npz", **arrays)
-    tool("hold").bring_networks(("b",))
-    with tarfile.open(tmp_path / "networks-0.tar") as tar:
-        assert tar.getnames() == ["b-step_000000400.npz", "a-step_000000400.npz"]
-    shapes = lambda name: {key: len(value) for key, value in np.load(tmp_path / f"{name}-step_000000400.npz").items()}
-    assert shapes("b") == {".sac.actor.w": 5, ".snapshots.critics.w": 5}
-    assert shapes("a") == {".sac.actor.w": 10}

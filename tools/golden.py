@@ -204,9 +204,10 @@ def _shared_end(one: str, other: str) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-def _learned(case: Case, state: Any) -> Arrays:
+def _learned(case: Case, state: Any, options: dict[str, Any] | None = None) -> Arrays:
     """Return the logged values of every update, and the first moments after the last update."""
-    end, logged = jax.jit(lambda state, given: jax.lax.scan(case.learn, state, given))(state, case.given)
+    learn = jax.jit(lambda state, given: jax.lax.scan(case.learn, state, given), compiler_options=options)
+    end, logged = learn(state, case.given)
     moments = {f"moment{name}": leaf for name, leaf in _named(end).items() if ".mu" in name}
     if not moments:
         raise AssertionError("no first moments were found in the state: Adam's states have them under .mu")
@@ -240,15 +241,15 @@ def make(names: list[str]) -> None:
     np.savez_compressed(PATH, allow_pickle=False, **stored)  # pyright: ignore[reportArgumentType]
 
 
-def check(names: list[str]) -> tuple[list[str], list[str]]:
-    """Return the differences from the stored numbers, and remarks."""
+def check(names: list[str], options: dict[str, Any] | None = None) -> tuple[list[str], list[str]]:
+    """Return problems and notes of updates compiled with these options, compared with the stored numbers."""
     stored, problems, notes = _read(), [], []
     cases = _cases(names, _drawn(np.random.default_rng(2), stored), UPDATES, WARM_UPDATES)
     for name, case in cases.items():
         mine = {key.removeprefix(f"{name}/"): value for key, value in stored.items() if key.startswith(f"{name}/")}
         said: list[str] = _changed(str(mine.pop("settings")), case.settings)
         state = {key.removeprefix("state"): mine.pop(key) for key in list(mine) if key.startswith("state")}
-        found = _learned(case, _with_leaves(case.like, state, said))
+        found = _learned(case, _with_leaves(case.like, state, said), options)
         problems += [f"{name}: {problem}" for problem in _compare(mine, found)]
         notes += [f"{name}: {note}" for note in said]
     return problems, notes

@@ -25,10 +25,8 @@ LAYOUT = RowLayout(SPEC.obs_size, SPEC.action_size, SPEC.num_objectives)
 SAC = mosac.SacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
 OPTIMISED: dict[str, Any] = {"xla_backend_optimization_level": 3}
 """Compiler options of JAX by default: those of users. A few tests ask for them, whatever XLA_FLAGS says."""
-PLAIN: dict[str, Any] = {"xla_backend_optimization_level": 0}
-"""Those of `make test`."""
 if jax.__version_info__ < (0, 11):  # later versions do not know the option and always use the emitters
-    OPTIMISED["xla_cpu_use_fusion_emitters"], PLAIN["xla_cpu_use_fusion_emitters"] = True, False
+    OPTIMISED["xla_cpu_use_fusion_emitters"] = True
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,13 +1,9 @@
 """Envelope DQN against loops in NumPy, numbers by hand, its identities and the exact Deep Sea Treasure."""
 
-import ast
-import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -247,13 +243,6 @@ def test_the_scale_is_that_of_all_batches_seen():
 # Values and losses
 
 
-def test_values_are_laid_out_by_state_then_preference():
-    state, batch, prefs = _state(0), _batch(1), _prefs(2, PREFS, 3)
-    q = jax.jit(partial(envelope.all_values, CFG))(state.net, batch.s, prefs)
-    expected = oracle.every(oracle.net_of(state.net), np.asarray(batch.s, np.float64), prefs.astype(np.float64))
-    np.testing.assert_allclose(q, expected, rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_the_taken_values_are_the_columns_of_the_taken_actions(layer_norm: bool):
     state, batch, prefs, cfg = _state(0), _batch(1), _prefs(2, PREFS, 3), replace(CFG, layer_norm=layer_norm)
@@ -274,28 +263,6 @@ def test_a_standardised_network_by_hand():
         x = np.maximum((x - x.mean()) / np.sqrt(x.var() + 1e-5), 0.0)
     got = state.net(jnp.asarray(s, jnp.float32), jnp.asarray(lam, jnp.float32), cfg.layer_norm)
     np.testing.assert_allclose(got, (x @ weight + bias).reshape(-1, 3), rtol=1e-4, atol=1e-5)
-
-
-def test_a_standardised_network_does_not_feel_the_scale_of_a_hidden_layer():
-    """Wherever values are asked for: loss, both parts of the target, priority, acting."""
-    cfg, batch = replace(CFG, layer_norm=True), _batch(1)
-    seen = []
-    for scale in (1.0, 50.0):
-        state = _state(0)
-        net, target = (_stretched(net, scale) for net in (state.net, state.target))
-        state = replace(state, net=net, target=target)
-        _, info, _ = _step(cfg)(state, batch, _hints(), jax.random.key(0))
-        first = jax.jit(partial(envelope.priority, cfg))(state, batch, _many_hints(BATCH), jax.random.key(4))
-        seen.append((info, first))
-    assert_trees_close(seen[0], seen[1], 1e-3)
-    plain, raw = (_step(c)(_state(0), batch, _hints(), jax.random.key(0))[1]["loss_a"] for c in (CFG, cfg))
-    assert abs(float(plain) - float(raw)) > 1e-2
-
-
-def _stretched(net: Any, scale: float) -> Any:
-    """The network with its first layer larger."""
-    first = jax.tree.map(lambda leaf: scale * leaf, net.layers[0])
-    return eqx.tree_at(lambda net: net.layers[0], net, first)
 
 
 def test_indices_above_a_byte_keep_their_meaning():
@@ -426,30 +393,6 @@ def test_bins_that_cannot_work_are_refused_with_advice():
         envelope.action_table(17, 2)
 
 
-def test_the_page_of_envelope_has_the_options_that_give_the_authors_settings_back():
-    page = (Path(__file__).parents[2] / "docs" / "algorithms" / "envelope.md").read_text()
-    (options,) = re.findall(r"## The authors' settings\n\n`(--[^`]*)`", page)
-    told = {}
-    for name, value in re.findall(r"--([a-z-]+)(?: ([^-\s]\S*))?", options):
-        is_off = name.startswith("no-") and not value
-        plain = name.removeprefix("no-") if is_off else name
-        told[plain.replace("-", "_")] = False if is_off else _meant(value)
-    assert told == envelope.AUTHORS
-    ours = envelope.EnvelopeConfig()
-    assert set(told) == {one.name for one in fields(ours) if getattr(_theirs(), one.name) != getattr(ours, one.name)}
-
-
-def _meant(word: str) -> Any:
-    try:
-        return ast.literal_eval(word)
-    except ValueError:
-        return word
-
-
-def _theirs() -> envelope.EnvelopeConfig:
-    return envelope.EnvelopeConfig(**envelope.AUTHORS)
-
-
 def test_the_network_has_the_authors_widths():
     cfg = envelope.EnvelopeConfig()
     dst = EnvSpec("dst", 2, 2, ("treasure", "time"), None, None)
@@ -491,14 +434,6 @@ def test_acting_on_the_host_and_on_the_device_agree(spec: EnvSpec, layer_norm: b
     never = np.ones((1, 50, 2), np.float32)
     stored = policy.explore(obs, lam, never, 0)
     np.testing.assert_array_equal(algorithm.acting.decode(stored), policy.exploit(obs, lam))
-
-
-def test_discrete_actions_are_their_own_numbers():
-    algorithm = envelope.make(CFG, DISCRETE)
-    stored = np.arange(7, dtype=np.float32)[:, None]
-    np.testing.assert_array_equal(algorithm.acting.decode(stored), stored)
-    assert algorithm.acting.is_discrete
-    assert algorithm.acting.action_size == 1
 
 
 def test_the_policy_explores_by_that_epsilon():

@@ -128,10 +128,10 @@ def test_in_the_learner_an_agent_is_the_same_whichever_preferences_run_beside_it
 
 
 class TestPreferences:
-    def test_none_given_are_the_papers_nineteen(self):
+    def test_no_given_preferences_are_the_papers_nineteen(self):
         np.testing.assert_array_equal(sac.parse_preferences((), TWO), sac_preferences())
 
-    def test_text_is_read(self):
+    def test_preferences_are_read_from_text(self):
         np.testing.assert_array_equal(sac.parse_preferences(("0.9,0.1", "0,1"), TWO), [[0.9, 0.1], [0, 1]])
 
     @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ class TestPreferences:
             (("0.9,0.1", "0,1", "0.90,0.10"), TWO, "must differ, or an agent is trained twice; got 0.90,0.10 again"),
         ],
     )
-    def test_nonsense_is_refused(self, words: tuple[str, ...], spec: EnvSpec, message: str):
+    def test_impossible_preferences_are_refused(self, words: tuple[str, ...], spec: EnvSpec, message: str):
         with pytest.raises(ValueError, match=message):
             sac.parse_preferences(words, spec)

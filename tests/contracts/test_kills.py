@@ -14,8 +14,6 @@ import pytest
 from tests.contracts import support
 from tests.contracts.support import SMALL, SMALL_POPULATION, TOY, Strike, assert_same_results
 
-SAVED = r"/qpensieve/checkpoints/step_\d+$"
-"""The new name in the rename that completes a checkpoint."""
 SETTINGS: dict[str, dict[str, Any]] = {"qpensieve": SMALL, "pgmorl": SMALL_POPULATION}
 
 
@@ -73,10 +71,18 @@ def check(whole: Whole, folder: Path, algo: str, draws: np.random.Generator, num
 
 @pytest.mark.parametrize("algo", SETTINGS)
 def test_killed_while_saving_and_in_the_final_evaluation(algo: str, whole: Callable[[str], Whole], tmp_path: Path):
-    """After the first blow the newest checkpoint is damaged too: the one before it is whole, with all that it needs."""
-    folder, undisturbed = tmp_path / algo, whole(algo)
+    """While the first worker saves, a second one refuses. Once the first is dead, its newest checkpoint is damaged."""
+    folder, undisturbed, pipe = tmp_path / algo, whole(algo), support.make_pipe(tmp_path)
     middle = int(np.random.default_rng(20261119).integers(undisturbed.num_events // 3, undisturbed.num_events // 2))
-    assert go_on(folder, algo, strike=Strike("kill", middle, path=f"/{algo}/"))
+    strike = Strike("hold", middle, f"/{algo}/", str(pipe))
+    first = support.start(*support.train(folder, TOY, algo, SETTINGS[algo]), strike=strike)
+    try:
+        support.wait_until_held(pipe, first)
+        if algo == "qpensieve":
+            refuse_a_second_worker(folder)
+        assert first.poll() is None
+    finally:
+        support.kill(first)
     newest = max((folder / "checkpoints").glob("step_*"))
     damaged = max((path for path in newest.iterdir() if path.is_file()), key=lambda path: path.stat().st_size)
     damaged.write_bytes(damaged.read_bytes()[:-20])
@@ -85,31 +91,19 @@ def test_killed_while_saving_and_in_the_final_evaluation(algo: str, whole: Calla
     assert_same_results(folder, undisturbed.folder)
 
 
+def refuse_a_second_worker(folder: Path) -> None:
+    """Check that a second worker says one sentence and changes nothing."""
+    before = support.files(folder)
+    second = support.run("resume", folder, "--trust", "--quiet")
+    assert second.returncode not in (0, None)
+    assert len(second.stderr.strip().splitlines()) == 1, second.stderr
+    assert str(folder) in second.stderr
+    assert second.stdout == ""
+    assert support.files(folder) == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("algo", SETTINGS)
 def test_killed_many_times(algo: str, seed: int, whole: Callable[[str], Whole], tmp_path: Path):
     check(whole(algo), tmp_path / algo, algo, np.random.default_rng(seed), num=12)
-
-
-def test_the_second_of_two_workers_refuses_and_goes_on_once_the_first_is_dead(
-    whole: Callable[[str], Whole], tmp_path: Path
-):
-    """There is one result, and no damage."""
-    folder, pipe = tmp_path / "qpensieve", support.make_pipe(tmp_path)
-    strike = Strike("hold", 6, SAVED, str(pipe))
-    first = support.start(*support.train(folder, TOY, "qpensieve", SMALL), strike=strike)
-    try:
-        support.wait_until_held(pipe, first)
-        before = support.files(folder)
-        second = support.run("resume", folder, "--trust", "--quiet")
-        assert second.returncode not in (0, None)
-        assert len(second.stderr.strip().splitlines()) == 1, second.stderr
-        assert str(folder) in second.stderr
-        assert second.stdout == ""
-        assert support.files(folder) == before
-        assert first.poll() is None
-    finally:
-        support.kill(first)
-    assert not go_on(folder, "qpensieve")
-    assert_same_results(folder, whole("qpensieve").folder)

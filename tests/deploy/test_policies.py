@@ -24,7 +24,7 @@ from qpensieve.records.calibration import Calibration
 from qpensieve.records.scores import summarize
 from qpensieve.report import pictures
 from qpensieve.train.trainer import AgentPredictor
-from tests.train.kill_run import NEVER, TINY, words
+from tests.train.kill_run import NEVER, POPULATION, TINY, words
 
 BOX = "tests.envs.foreign:PointMass"
 """Actions in [-2, 4], observations of shape (2, 2)."""
@@ -32,15 +32,6 @@ ROOMS = "tests.envs.foreign:Corridor"
 """Rooms 1 to 5, actions 1 and 2."""
 SMALL: dict[str, Any] = {"block": 20, "random_steps": 20, "batch_size": 8, "replay_capacity": 100}
 NETS = {"hidden": 8}
-POPULATION: dict[str, Any] = {
-    "divisions": 2,
-    "rollout_steps": 16,
-    "num_lanes": 2,
-    "minibatches": 2,
-    "epochs": 1,
-    "hidden": 8,
-}
-POPULATION |= {"steps": 960, "warmup_iterations": 2, "generation_iterations": 1}
 OWN = {"preferences": ("0.9,0.1", "0.5,0.5", "0.2,0.8")}
 SETTINGS: dict[str, dict[str, Any]] = {
     "qpensieve": {**SMALL, **NETS, "num_snapshots": 2, "push_period": 20, "updates_per_step": 1},
@@ -92,7 +83,7 @@ CASES = [*((algo, BOX) for algo in METHODS), ("envelope", ROOMS), ("qpensieve", 
 
 @pytest.mark.parametrize(("algo", "domain"), CASES)
 class TestEveryMethod:
-    def test_acts_as_predict_does(self, algo: str, domain: str, agents: Any, tmp_path: Path):
+    def test_an_exported_policy_acts_as_predict_does(self, algo: str, domain: str, agents: Any, tmp_path: Path):
         agent, (obs, lam) = agents(algo, domain), situations(domain)
         for seed in (0, 1):
             policy = load(agent.export_policy(tmp_path / "policy.npz", seed))
@@ -106,7 +97,7 @@ class TestEveryMethod:
             np.testing.assert_allclose(one, expected[3], rtol=2e-6, atol=2e-6)
         assert policy.objectives == list(agent.session.spec.objectives)
 
-    def test_samples_as_predict_does(self, algo: str, domain: str, agents: Any, tmp_path: Path):
+    def test_an_exported_policy_samples_as_predict_does(self, algo: str, domain: str, agents: Any, tmp_path: Path):
         agent, (obs, lam) = agents(algo, domain), situations(domain)
         policy = load(agent.export_policy(tmp_path / "policy.npz"))
         one, other = np.random.default_rng(5), np.random.default_rng(5)
@@ -189,17 +180,19 @@ class TestLoader:
             *((np.zeros(4), lam, r"2 numbers \(x, y\)") for lam in (1.0, [0.2, 0.3, 0.5], [[0.5, 0.5]] * 2)),
         ],
     )
-    def test_refuses_what_is_no_observation_or_preference(self, obs: Any, preference: Any, message: str, policy: Any):
+    def test_the_loader_refuses_wrong_observations_and_preferences(
+        self, obs: Any, preference: Any, message: str, policy: Any
+    ):
         with pytest.raises(ValueError, match=message):
             policy.act(obs, preference)
 
     @pytest.mark.parametrize("room", [0, 6, 2.5, np.inf])
-    def test_refuses_a_room_that_there_is_not(self, room: float, agents: Any, tmp_path: Path):
+    def test_the_loader_refuses_an_index_out_of_range(self, room: float, agents: Any, tmp_path: Path):
         policy = load(agents("envelope", ROOMS).export_policy(tmp_path / "policy.npz"))
         with pytest.raises(ValueError, match=r"obs must be finite and of these values: \[\[1, 2, 3, 4, 5\]\]; got"):
             policy.act(room, [0.5, 0.5])
 
-    def test_refuses_other_files(self, tmp_path: Path):
+    def test_the_loader_refuses_other_files(self, tmp_path: Path):
         path = tmp_path / "x.npz"
         np.savez(path, a=np.zeros(3))
         with pytest.raises(ValueError, match=r"x\.npz must be a file of 'qpensieve export-policy'"):
@@ -224,7 +217,7 @@ class TestAsk:
         return agent
 
     @pytest.mark.parametrize("seed", [0, 1])
-    def test_acts_as_the_calibrated_agent(self, seed: int, agents: Any, tmp_path: Path):
+    def test_an_exported_policy_asks_as_the_calibrated_agent(self, seed: int, agents: Any, tmp_path: Path):
         agent, (obs, lam) = self.calibrated(agents("qpensieve"), [[0, 0, 3, 3], [1, 1, 2, 0]]), situations(BOX)
         policy = load(agent.export_policy(tmp_path / "policy.npz", seed))
         for one in lam:
@@ -233,14 +226,10 @@ class TestAsk:
         asked = np.array([policy.ask(one) for one in lam])
         assert not np.allclose(asked, lam)  # else ignoring the map would pass
 
-    def test_keeps_a_preference_whose_row_asks_for_itself(self, agents: Any, tmp_path: Path):
+    def test_ask_keeps_a_preference_whose_row_asks_for_itself(self, agents: Any, tmp_path: Path):
         policy = load(self.calibrated(agents("qpensieve"), [[0, 0, 2, 3]] * 2).export_policy(tmp_path / "policy.npz"))
         np.testing.assert_allclose(policy.ask([0.45, 0.55]), [0.45, 0.55])
         np.testing.assert_allclose(policy.ask([0.7, 0.3]), [1.0, 0.0])
-
-    def test_needs_a_calibration(self, policy: Any):
-        with pytest.raises(ValueError, match="calibrate"):
-            policy.ask([0.5, 0.5])
 
 
 class TestCritics:
@@ -291,7 +280,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestCommand:
     OBS, LAM = np.array([[0.0, 0.0], [3.0, 2.5]]), np.array([[0.9, 0.1], [0.3, 0.7]])
 
-    def test_takes_the_best_seed_and_says_so(self, trained: Path, tmp_path: Path, capsys):
+    def test_export_policy_takes_the_best_seed_and_says_so(self, trained: Path, tmp_path: Path, capsys):
         out = tmp_path / "deep" / "policy.npz"
         cli.main(["export-policy", str(trained / "ours"), "--out", str(out)])
         said = capsys.readouterr()
@@ -304,7 +293,9 @@ class TestCommand:
         np.testing.assert_allclose(policy.act(self.OBS, self.LAM), expected, atol=2e-6)
         assert (policy.about["seed"], policy.about["step"]) == (3 + best, 200)
 
-    def test_lies_in_the_run_folder_unless_named_and_its_hint_is_a_program(self, trained: Path, tmp_path: Path, capsys):
+    def test_the_policy_file_lies_in_the_run_folder_and_the_printed_hint_runs(
+        self, trained: Path, tmp_path: Path, capsys
+    ):
         run = shutil.copytree(trained / "ours", tmp_path / "run")
         cli.main(["export-policy", str(run)])
         shown = capsys.readouterr().out.splitlines()
@@ -315,7 +306,7 @@ class TestCommand:
         best = load(run / "policy" / "policy.npz").act([0.0, 0.0], [0.5, 0.5])
         np.testing.assert_array_equal(json.loads(done.stdout), best)
 
-    def test_takes_the_calibration_of_the_same_policies(self, trained: Path, tmp_path: Path):
+    def test_export_policy_takes_the_calibration_of_the_same_policies(self, trained: Path, tmp_path: Path):
         run, out = shutil.copytree(trained / "ours", tmp_path / "run"), tmp_path / "policy.npz"
         cli.main(["calibrate", str(run), "--episodes", "24", "--quiet"])
         known = calibrations.load(run / "calibration.json")
@@ -329,7 +320,7 @@ class TestCommand:
         cli.main(["export-policy", str(run), "--step", "100", "--out", str(out), "--critics"])
         assert "calibration_asks" not in load(out).arrays  # it is of step 200
 
-    def test_takes_the_seed_and_step_that_are_named(self, trained: Path, tmp_path: Path):
+    def test_export_policy_takes_the_seed_and_step_that_are_named(self, trained: Path, tmp_path: Path):
         acts = {}
         for seed in (3, 4):
             for step in (100, 200):
@@ -348,7 +339,7 @@ class TestCommand:
         assert not np.allclose(acts[4, 100], acts[4, 200], atol=1e-4)
 
     @pytest.mark.parametrize(("lost", "words"), [("replay", []), ("replay", ["--step", "200"]), ("checkpoints", [])])
-    def test_needs_only_policies(self, lost: str, words: list[str], trained: Path, tmp_path: Path):
+    def test_export_policy_needs_only_policies(self, lost: str, words: list[str], trained: Path, tmp_path: Path):
         run = shutil.copytree(trained / "ours", tmp_path / "run", ignore=shutil.ignore_patterns(lost))
         if lost == "replay":
             shutil.rmtree(run / "parameters")
@@ -357,7 +348,7 @@ class TestCommand:
         acts = [load(tmp_path / out).act(self.OBS, self.LAM) for out in ("without.npz", "with.npz")]
         np.testing.assert_array_equal(*acts)
 
-    def test_takes_a_saved_agent_and_is_not_in_the_way_of_its_next_save(self, trained: Path, tmp_path: Path, capsys):
+    def test_export_policy_takes_a_saved_agent_which_can_be_saved_again(self, trained: Path, tmp_path: Path, capsys):
         with qpensieve.load(trained / "ours") as agent:
             agent.save(tmp_path / "agent")
             cli.main(["export-policy", str(tmp_path / "agent")])
@@ -367,16 +358,7 @@ class TestCommand:
         policy = load(tmp_path / "agent" / "policy" / "policy.npz")
         np.testing.assert_allclose(policy.act(self.OBS, self.LAM), expected, atol=2e-6)
 
-    def test_takes_the_archive_of_a_population(self, tmp_path: Path):
-        agent = Agent("DST2d", seeds=1, preset="quick", algo="pfa", **POPULATION)
-        agent.learn(2 * agent.session.block).save(tmp_path / "agent")
-        cli.main(["export-policy", str(tmp_path / "agent"), "--out", str(tmp_path / "policy.npz")])
-        expected = agent.predict(self.OBS, self.LAM)
-        np.testing.assert_allclose(load(tmp_path / "policy.npz").act(self.OBS, self.LAM), expected, atol=2e-6)
-        returns = agent.session.predictor().exported(0).returns
-        np.testing.assert_array_equal(returns, agent.session.parameters()["policy/0/objs"])
-
-    def test_says_what_there_is_where_it_was_not_named_well(self, trained: Path, tmp_path: Path, fail: Any):
+    def test_export_policy_names_the_choices_where_one_is_wrong(self, trained: Path, tmp_path: Path, fail: Any):
         ours, out = trained / "ours", ["--out", tmp_path / "policy.npz"]
         before = (ours / "config.json").read_text()
         for asked, said in (
@@ -391,18 +373,11 @@ class TestCommand:
         assert (ours / "config.json").read_text() == before
         assert not any(tmp_path.iterdir())
 
-    def test_leaves_another_file_of_the_loaders_name_alone(self, trained: Path, tmp_path: Path, capsys):
+    def test_export_policy_leaves_another_file_of_the_loaders_name_alone(self, trained: Path, tmp_path: Path, capsys):
         (tmp_path / "qpensieve_policy.py").write_text("mine")
         cli.main(["export-policy", str(trained / "ours"), "--out", str(tmp_path / "policy.npz")])
         assert "was left as it is" in capsys.readouterr().err
         assert (tmp_path / "qpensieve_policy.py").read_text() == "mine"
-
-    def test_asks_before_it_imports_code_of_others(self, agents: Any, tmp_path: Path, fail: Any):
-        agents("mosac").save(tmp_path / "agent")
-        words = ["export-policy", str(tmp_path / "agent"), "--out", str(tmp_path / "policy.npz")]
-        assert "--trust" in fail(*words)
-        cli.main([*words, "--trust"])
-        assert (tmp_path / "policy.npz").exists()
 
 
 # Policy files in place of run folders

@@ -36,18 +36,18 @@ def public_names() -> list[tuple[str, Any]]:
 
 class TestLinks:
     @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(ROOT)))
-    def test_lead_somewhere(self, page: Path):
+    def test_links_lead_somewhere(self, page: Path):
         inside = [target for target in links(page.read_text()) if not target.startswith(OUTSIDE)]
         assert [problem for target in inside if (problem := broken(page, target))] == []
 
-    def test_a_broken_one_is_found(self):
+    def test_a_broken_link_is_found(self):
         page = ROOT / "README.md"
         assert broken(page, "docs/nothing.md") == "docs/nothing.md does not exist"
         assert broken(page, "docs/glossary.md#nothing") == "docs/glossary.md#nothing: no such heading"
         assert broken(page, "../secret.md") == "../secret.md leaves the repository"
         assert broken(page, "docs/glossary.md#the-scores") is None
 
-    def test_in_code_are_none(self):
+    def test_links_in_code_do_not_count(self):
         assert links("[a](b.md) `[c](d.md)`\n```\n[e](f.md)\n```\n") == ["b.md"]
 
     def test_the_index_has_every_page(self):
@@ -68,14 +68,13 @@ class TestReference:
         methods = [name for name in vars(qpensieve.Agent) if not name.startswith("_")]
         assert [name for name in methods if not inspect.getdoc(getattr(qpensieve.Agent, name))] == []
 
-    def test_has_every_public_name(self):
+    def test_the_reference_has_every_public_name(self):
         shown = set(re.findall(r"^::: (\S+)$", REFERENCE.read_text(), re.MULTILINE))
         assert {name for name, _ in public_names() if not name.endswith("__version__")} - shown == set()
 
 
-class TestCommands:
-    @pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(ROOT)))
-    def test_exist(self, page: Path):
-        text = "".join(block.text for block in blocks(page.read_text()) if block.language in ("", "sh", "bash"))
-        used = set(re.findall(r"^qpensieve (\w[\w-]*)", text, re.MULTILINE))
-        assert used - set(cli.COMMANDS) == set()
+@pytest.mark.parametrize("page", all_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_of_pages_exist(page: Path):
+    text = "".join(block.text for block in blocks(page.read_text()) if block.language in ("", "sh", "bash"))
+    used = set(re.findall(r"^qpensieve (\w[\w-]*)", text, re.MULTILINE))
+    assert used - set(cli.COMMANDS) == set()

@@ -11,7 +11,6 @@ LOW, HIGH = -2.0, 4.0
 EPISODE = 7
 """Steps until an episode of `PointMass` is cut."""
 FAULT_STEP = 3
-NAN_STEP = 5
 
 
 class PointMass(gymnasium.Env):
@@ -78,18 +77,6 @@ class Unseeded(PointMass):
 class ScalarReward(NoRewardSpace):
     def reward(self) -> Any:
         return 1.0
-
-
-class WrongReward(PointMass):
-    """Pays three numbers where its reward_space says two, from step `FAULT_STEP` on."""
-
-    def reward(self) -> Any:
-        return np.zeros(2 if self.time < FAULT_STEP else 3)
-
-
-class NanReward(PointMass):
-    def reward(self) -> Any:
-        return np.array([0.0, np.nan if self.time == NAN_STEP else 1.0])
 
 
 class Raising(PointMass):

@@ -101,22 +101,6 @@ def test_pictures_show_the_state(gym_id: str):
     assert not np.array_equal(first, np.asarray(env.render()))
 
 
-def test_the_time_limit_is_a_truncation_and_a_goal_on_the_last_step_an_end_alone():
-    env, still = gymnasium.make("qpensieve/DST2d-v0"), np.zeros(2, np.float32)
-    env.reset(seed=0)
-    ends = [env.step(still)[2:4] for _ in range(50)]
-    assert ends == [(False, False)] * 49 + [(False, True)]
-    with pytest.raises(RuntimeError, match="call reset"):
-        env.step(still)
-    env.reset()
-    for _ in range(48):
-        env.step(still)
-    env.step(np.array([1.0, 0.5], np.float32))
-    assert env.step(np.array([0.5, 0.0], np.float32))[2:4] == (True, False)
-    with pytest.raises(RuntimeError, match="call reset"):
-        env.step(still)
-
-
 def test_a_seed_is_followed_by_other_episodes_and_starts_again_when_given_again():
     env = gymnasium.make("qpensieve/Hopper2d-v0")
     first, second = env.reset(seed=5)[0], env.reset()[0]

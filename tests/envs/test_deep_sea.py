@@ -190,18 +190,6 @@ def test_what_is_no_index_is_refused_and_moves_nothing(actions: list | np.ndarra
     np.testing.assert_array_equal(lanes.elapsed, 1)
 
 
-def test_the_picture_shows_water_rock_treasures_and_the_boat():
-    picture = _sail_grid([RIGHT, RIGHT])[0].render()[20::40, 20::40].tolist()  # the middle of each cell
-    assert picture[0][2] == [200, 30, 30]
-    picture[0][2] = [70, 130, 180]
-    for words, colours in zip(WORDS, picture, strict=True):
-        for word, colour in zip(words, colours, strict=True):
-            assert colour == {"#": [105, 105, 105], ".": [70, 130, 180]}.get(word, colour)
-            assert (colour[0] > colour[1] > colour[2]) == (word not in ".#")  # gold
-    brightness = [picture[DEPTHS[j]][j][0] for j in range(10)]
-    assert brightness == sorted(set(brightness))
-
-
 def test_treasures_are_found_per_seed_by_value_and_by_share_of_the_front():
     returns = np.zeros((3, 2, 2, 2))
     # 14.0 is a treasure but not on the front; 23.7 comes back from float32; 8.3 and a rock are no treasures.

@@ -77,14 +77,6 @@ def test_last_obs_is_where_the_episode_ended_and_obs_where_the_next_begins():
     np.testing.assert_array_equal(still.obs, before)
 
 
-def test_reaching_the_goal_on_the_last_step_is_a_termination():
-    lanes = Lanes(BoatSimulator(replace(get_domain("DST2d").spec, max_steps=2), 1), 1, seed=0)
-    lanes.reset()
-    lanes.step([[1, 0.5]])  # actions may be lists
-    step = lanes.step(np.array([[0.5, 0.0]]))
-    assert (step.terminated[0], step.truncated[0]) == (True, False)
-
-
 @pytest.mark.parametrize("domain", ["DST2d", "HalfCheetah2d"])
 def test_the_time_limit_cuts_at_its_step_or_not_at_all(domain: str):
     limited, unlimited = (started(domain, 2, 0, replace(RESTING, time_limit=is_on)) for is_on in (True, False))
@@ -145,17 +137,6 @@ def test_lanes_can_rest_until_their_next_reset():
     assert lanes.running.all()
     with pytest.raises(RuntimeError, match="autoreset=False"):
         make_lanes("DST2d", 3, 0).rest([1])
-
-
-@pytest.mark.parametrize("autoreset", [True, False])
-def test_stepping_before_reset_says_so(autoreset: bool):
-    lanes = make_lanes("DST2d", 2, 0, LaneOptions(autoreset=autoreset))
-    for _ in range(2):  # before any reset, and after that of one lane
-        with pytest.raises(RuntimeError, match="call reset"):
-            lanes.step(np.zeros((2, 2)))
-        with pytest.raises(RuntimeError, match="call reset"):
-            _ = lanes.obs
-        lanes.reset([1])
 
 
 @pytest.mark.parametrize(

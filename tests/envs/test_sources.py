@@ -11,7 +11,7 @@ import gymnasium
 import pytest
 
 from qpensieve.envs import make_lanes, registry
-from qpensieve.envs.sources import needs_package, resolve
+from qpensieve.envs.sources import resolve
 from qpensieve.errors import EnvError
 from qpensieve.importing import working_folder
 from tests.envs import foreign
@@ -71,14 +71,6 @@ def fail_without(module: str) -> gymnasium.Env:
 def test_a_package_that_an_environment_needs_is_named(module: str, package: str):
     with pytest.raises(EnvError, match=f"fail_without: .* when it was made: it needs .*: pip install {package}$"):
         make_lanes(partial(fail_without, module), 1, 0)
-
-
-def test_gymnasiums_own_words_for_a_missing_package_are_kept_where_no_module_is_named():
-    missing = gymnasium.error.DependencyNotInstalled("pip install gymnasium[box2d]")
-    assert needs_package(missing) == "it needs a package that is not installed: pip install gymnasium[box2d]"
-    missing.__cause__ = ModuleNotFoundError("No module named 'pygame'", name="pygame")
-    assert str(needs_package(missing)).endswith("pip install pygame")
-    assert needs_package(ValueError("map 7")) is None
 
 
 # The working folder

@@ -78,52 +78,6 @@ def test_a_folder_of_other_settings_is_not_done_and_never_run_into(capsys: pytes
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
 
-def test_what_a_report_leaves_out_is_told_in_another_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    out, page = tmp_path / "runs", tmp_path / "page.md"
-    page.write_text("<!-- qpensieve paper report envelope -->\n<!-- end of envelope -->\n")
-    other, unscored = commands.Choice(names=("envelope",), only=("DST2d",), out=out).plan().tasks
-    tasks.prepare(replace(other, config=override(other.config, {"discount": 0.5})))
-    tasks.prepare(unscored)
-    write_json(unscored.folder / "summary.json", {"step": unscored.config.steps})
-    run("paper", "report", "envelope", "--only", "DST2d", "--out", str(out), "--into", str(page))
-    whys = (
-        f"{other.name} is left out: it has other settings (discount was 0.5, is 0.97).",
-        f"{unscored.name} is left out: no evaluations at {unscored.folder / 'evaluations.npz'}",
-    )
-    said = capsys.readouterr().err
-    for why in whys:
-        assert why in said
-        assert why in page.read_text()
-
-
-def test_runs_that_end_before_they_learn_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    plan, out = tmp_path / "mine.toml", ("--out", str(tmp_path / "runs"))
-
-    def shown(old: str = "", new: str = "") -> str:
-        plan.write_text(SWEEP.replace(old, new) if old else SWEEP)
-        run("sweep", str(plan), *out, "--only-plan")
-        return capsys.readouterr().out
-
-    assert "nothing is learned" not in shown()
-    assert "and 1 more: the replay holds 100 transitions, not 130" in shown(
-        "hidden = 16", "hidden = 16\nreplay_capacity = 130"
-    )
-    text = shown("random_steps = 100", "random_steps = 200")
-    about = "and 1 more: nothing is learned in 200 steps: learning starts after 200 random ones"
-    assert about in text
-    assert "\nDST2d-qpensieve-quick-random_steps-200" in text
-    assert "H200" not in text  # nobody has measured this machine
-    monkeypatch.setattr(commands, "train_all", lambda *_: sys.exit(3))
-    with pytest.raises(SystemExit):
-        run("sweep", str(plan), *out)
-    assert about in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        run("sweep", str(plan), *out, "--only-plan", "--at-once", "0")
-    assert "at-once must be at least 1, got 0" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

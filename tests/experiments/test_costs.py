@@ -19,26 +19,12 @@ def rate(domain: str, num_steps: int = 1_000_000) -> float:
     return config.seeds * num_steps / seconds
 
 
-def test_domains_are_as_fast_as_measured():
-    assert rate("Hopper2d") == pytest.approx(10_600, rel=0.1)
-    alone = [rate(domain) for domain in ("Hopper2d", "HalfCheetah2d", "Walker2d", "Ant2d")]
-    # four at once, measured with the slower kernels of 0.2.0
-    assert sum(alone) / (costs.AT_ONCE / costs.GAIN) == pytest.approx(24_000, rel=0.15)
-
-
 def test_more_cards_are_never_slower_and_never_faster_than_the_longest_run():
     times = [costs.wall_seconds(RUNS, num) for num in (1, 2, 8, 64, 1000)]
     assert times == sorted(times, reverse=True)
     assert times[-1] == max(map(costs.run_seconds, RUNS))
     assert {costs.wall_seconds(RUNS[:1], num) for num in (1, 8, 64)} == {costs.run_seconds(RUNS[0])}
     assert costs.wall_seconds([], 1) == 0
-
-
-def test_longer_runs_and_more_seeds_cost_more():
-    for config in RUNS:
-        seconds = costs.run_seconds(config)
-        assert costs.run_seconds(replace(config, steps=2 * config.steps)) > seconds
-        assert costs.run_seconds(replace(config, seeds=4 * config.seeds)) > seconds
 
 
 @pytest.mark.parametrize(("names", "is_measured"), [([], False), (["Tesla T4"], False), (["NVIDIA H200"], True)])

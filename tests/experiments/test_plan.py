@@ -66,17 +66,6 @@ def test_so_it_is_where_a_setting_has_a_schedule():
     assert Wanted("DST2d", preset="robust", steps=400).name != Wanted("DST2d", preset="robust", steps=800).name
 
 
-def test_the_folder_of_another_run_is_not_taken_for_this_one(tmp_path: Path):
-    (tmp_path / "DST2d-qpensieve-num_snapshots-0-s0-4").mkdir()
-    assert names(tmp_path, Size("smoke")) == ["DST2d-qpensieve-s0-1"]
-
-
-def test_only_keeps_cells_of_a_domain(tmp_path: Path):
-    plan = make_plan(list(ARTEFACTS.values()), Size("smoke", only=("DST2d",)), tmp_path)
-    assert {task.config.domain for task in plan.tasks} == {"DST2d"}
-    assert len(plan.tasks) == 11
-
-
 def test_the_single_sacs_keep_their_one_seed(tmp_path: Path):
     plan = make_plan([ARTEFACTS["sac-fronts"]], Size("smoke", seeds=7), tmp_path)
     assert {task.config.algo: task.config.seeds for task in plan.tasks} == {"qpensieve": 7, "sac": 1}

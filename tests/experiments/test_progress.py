@@ -48,15 +48,6 @@ def test_runs_come_first_and_the_rest_is_counted_where_there_is_no_room():
     assert all(len(line) <= 20 for line in format_rows(ROWS, 20, 10))
 
 
-def test_runs_of_other_settings_are_counted_by_themselves_and_say_how_they_differ():
-    rows = [*ROWS[:1], row("e", "other settings", 1000, message="hidden was 8, is 256")]
-    assert format_counts(rows) == "1 of 2 done  1 with other settings"
-    assert format_rows(rows, 200, 10)[0].split(maxsplit=4)[1:] == ["other", "settings", "1k/1k", "hidden was 8, is 256"]
-    out = io.StringIO()
-    Table(out).show(rows[1:])
-    assert out.getvalue() == "e: other settings: hidden was 8, is 256  (0 of 1 done  1 with other settings)\n"
-
-
 def test_time_left_is_that_of_the_longest_run_or_of_all_work_shared():
     assert seconds_left([row("a", "waiting")]) is None
     assert seconds_left([row("a", "running", rate=None)]) is None
@@ -97,12 +88,3 @@ def test_elsewhere_a_line_is_written_when_something_changes():
         "a: failed: the disk is full",
         "a: done",
     ]
-
-
-def test_runs_that_were_done_before_have_one_line_together():
-    out = io.StringIO()
-    table = Table(out)
-    for _ in range(2):
-        table.show([row("a", "done", 1000), row("b", "done", 1000), row("c", "waiting")])
-    table.show([row("a", "done", 1000), row("b", "done", 1000), row("c", "done", 1000)])
-    assert out.getvalue().splitlines() == ["2 of 3 done  1 waiting", "c: done  (3 of 3 done)"]

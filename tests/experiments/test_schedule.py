@@ -203,7 +203,7 @@ class TestLocal:
         assert ended is not None
         return ended
 
-    def test_says_how_a_worker_died_and_keeps_what_it_said(self, tmp_path: Path, pool: Pool):
+    def test_the_local_pool_says_how_a_worker_died_and_keeps_its_log(self, tmp_path: Path, pool: Pool):
         engine = pool("echo 'no such module' >&2; kill -9 $$", cores=1, gpus=[])
         (job,) = self.start(engine, tmp_path, 2)
         assert self.wait(job) == Ended(-9, "was killed by SIGKILL, as the system does where memory runs out")
@@ -215,7 +215,7 @@ class TestLocal:
             self.start(pool(cores=1, gpus=[]), tmp_path)
         assert not (tmp_path / "elsewhere").exists()
 
-    def test_ends_its_workers_by_the_end_of_their_input_or_kills_them(
+    def test_the_local_pool_ends_or_kills_its_workers_when_closed(
         self, tmp_path: Path, pool: Pool, monkeypatch: pytest.MonkeyPatch
     ):
         for script, code in ((f"cat >/dev/null; touch {tmp_path}/saved", 0), ("exec sleep 100", -9)):
@@ -235,12 +235,10 @@ class TestLocal:
             (8, 3, [2, 3, 3]),
         ],
     )
-    def test_cores_are_divided_among_those_that_can_run(
-        self, tmp_path: Path, pool: Pool, cores: int, waiting: int, given: list[int]
-    ):
+    def test_cores_are_divided_among_runs(self, tmp_path: Path, pool: Pool, cores: int, waiting: int, given: list[int]):
         assert [job.cores for job in self.start(pool(cores=cores, gpus=[]), tmp_path, waiting)] == given
 
-    def test_cards_are_shared(self, tmp_path: Path, pool: Pool):
+    def test_cards_are_shared_by_runs(self, tmp_path: Path, pool: Pool):
         found = self.start(pool(cores=16, gpus=["3", "5"]), tmp_path, 9)
         assert sorted((str(job.device.gpu), job.cores) for job in found) == [("3", 2)] * 4 + [("5", 2)] * 4
         for limits, num in (((4, ["0"], None), 2), ((1, ["0"], None), 1), ((16, ["0", "1"], 3), 3)):

@@ -26,14 +26,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 class TestPrepare:
-    def test_writes_the_configuration_that_a_worker_resumes(self, folder: Path):
+    def test_prepare_writes_the_configuration_that_a_worker_resumes(self, folder: Path):
         task = Task(folder, tiny(reference=(0.0, -100.0)))
         tasks.prepare(task)
         tasks.prepare(Task(folder, override(task.config, {"num_threads": 2, "checkpoint_seconds": 1.0})))
         assert configs.load(folder / CONFIG) == task.config
         assert [path.name for path in folder.iterdir()] == [CONFIG]
 
-    def test_refuses_a_run_of_other_settings_and_names_them(self, folder: Path):
+    def test_prepare_refuses_a_run_of_other_settings_and_names_them(self, folder: Path):
         tasks.prepare(Task(folder, tiny(hidden=8)))
         before = (folder / CONFIG).read_bytes()
         with pytest.raises(ValueError, match=r"a holds a run with other settings: hidden was 8, is 256"):
@@ -61,7 +61,7 @@ class TestPrepare:
             ("a", RunConfig("DST2d", steps=130), "steps must be a multiple of block"),
         ],
     )
-    def test_refuses_what_cannot_run(self, folder: Path, name: str, config: RunConfig, said: str):
+    def test_prepare_refuses_settings_that_cannot_run(self, folder: Path, name: str, config: RunConfig, said: str):
         with pytest.raises(ValueError, match=said):
             tasks.prepare(Task(folder.with_name(name), config))
         assert not folder.parent.exists()
@@ -73,10 +73,6 @@ class TestPrepare:
         with pytest.raises(ValueError, match=r"config\.json"):
             tasks.prepare(Task(folder, tiny()))
 
-    def test_the_worker_may_import_the_code_that_the_plan_names(self, folder: Path):
-        task = Task(folder, RunConfig("tests.envs.foreign:PointMass", steps=100, random_steps=50), critic=True)
-        assert task.worker_options == ("--steps", "100", "--critic", "--trust")
-
 
 def log(folder: Path, *rows: tuple[int, float]) -> None:
     lines = [{"event": "train", "step": step, "time_seconds": seconds} for step, seconds in rows]
@@ -85,7 +81,7 @@ def log(folder: Path, *rows: tuple[int, float]) -> None:
 
 
 class TestProgress:
-    def test_from_nothing_to_done(self, folder: Path):
+    def test_progress_from_nothing_to_done(self, folder: Path):
         task = Task(folder, tiny())
         assert tasks.progress(task) == TaskProgress(task, "waiting", 0)
         tasks.prepare(task)

@@ -13,7 +13,6 @@ from qpensieve.experiments.paper import ARTEFACTS
 from qpensieve.experiments.plan import Size, Wanted, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
 from qpensieve.experiments.views import show
-from qpensieve.preferences import test_table
 from qpensieve.records import critic_errors, evaluations
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE, SUMMARY
@@ -73,7 +72,7 @@ def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
 
 
 class TestCommittedResults:
-    def test_fill_the_cells_whose_settings_they_have(self, tmp_path: Path):
+    def test_committed_results_fill_the_cells_whose_settings_they_have(self, tmp_path: Path):
         results = results_of(tmp_path, ("table1",), (RESULTS,))
         shown = show(ARTEFACTS["table1"], results, tmp_path)
         sheet, *over = shown.sheets
@@ -89,7 +88,7 @@ class TestCommittedResults:
         names = [plate.name for plate in shown.figures]
         assert names == ["table1-profiles-ut", "table1-profiles-hv", "table1-intervals"]
 
-    def test_a_run_of_other_settings_fills_none(self, tmp_path: Path):
+    def test_a_run_of_other_settings_fills_no_cell(self, tmp_path: Path):
         content = json.loads((RESULTS / "DST2d-qpensieve-1.5M.json").read_text())
         content["config"]["agent"]["num_snapshots"] = 3
         (tmp_path / "other.json").write_text(json.dumps(content))
@@ -156,14 +155,6 @@ class TestFolders:
         cell = sheet.cell("Ant2d", "size 4")
         assert (cell.step, cell.protocol) == (400, sheets.SHORT)
 
-    def test_growth_has_a_figure_for_each_preference_and_names_what_is_missing(self, tmp_path: Path):
-        results = results_of(tmp_path, ("growth",), size=self.SIZE)
-        make_run(results, Wanted("Ant2d"))
-        plates = show(ARTEFACTS["growth"], results, tmp_path).figures
-        assert [plate.name for plate in plates] == ["growth-50-50", "growth-90-10", "growth-10-90"]
-        assert {source.label for source in plates[0].sources} == {"Ant2d qpensieve, seeds 0-1"}
-        assert "missing: Vanilla" in texts(plates[0])
-
     def test_curves_are_weighed_by_the_preference_of_their_panel(self, tmp_path: Path):
         results = results_of(tmp_path, ("curves",), size=self.SIZE)
         make_run(results, Wanted("Hopper2d"))
@@ -175,14 +166,6 @@ class TestFolders:
         np.testing.assert_array_equal(steps, [100, 200, 300, 400])
         expected = [0.9 * (9 + 0.5 + step / 1e3) + 0.1 * -0.1 for step in steps.tolist()]  # mean over seeds 0 and 1
         np.testing.assert_allclose(values, expected)
-
-    def test_fronts_show_the_preferences_that_all_methods_were_played_on(self, tmp_path: Path):
-        results = results_of(tmp_path, ("buffer-fronts",), size=self.SIZE)
-        make_run(results, Wanted("Hopper2d"))
-        (plate,) = show(ARTEFACTS["buffer-fronts"], results, tmp_path).figures
-        panel = next(axes for axes in plate.figure.axes if axes.get_title() == "Hopper2d")
-        (points,) = [one for one in panel.collections if one.get_label() == "size 4"]
-        assert len(np.asarray(points.get_offsets())) == 2 * len(test_table(2)[::25])
 
 
 def texts(plate: ReportFigure) -> list[str]:

@@ -95,13 +95,6 @@ def test_how_it_ended_is_its_code_and_its_last_line(
     assert said in capfd.readouterr().err.splitlines()[-1]
 
 
-def test_lack_of_memory_is_found_behind_other_errors():
-    error = ValueError("training failed")
-    assert not worker.is_out_of_memory(error)
-    error.__cause__ = RuntimeError("RESOURCE_EXHAUSTED: 8 GB")
-    assert worker.is_out_of_memory(error)
-
-
 def test_a_worker_saves_when_its_input_ends(task: Task):
     process = start_worker(task.folder, task.worker_options, CACHE)
     until = time.monotonic() + 120

@@ -14,6 +14,7 @@ from qpensieve.learning.acting import (
     noisy_acting,
     num_parameters,
 )
+from qpensieve.learning.predictor import act_by_policy, nearest
 from qpensieve.types import EnvSpec
 
 SPEC = EnvSpec("test", 3, 2, ("one", "two"), None, None)
@@ -49,7 +50,7 @@ class TestNoisy:
     acting = noisy_acting(SPEC, 8, 0.1)
     policy = acting.policy(parameters((5, 8, 8, 2), 2))
 
-    def test_explores_around_its_action_and_never_outside_the_box(self):
+    def test_a_noisy_policy_explores_around_its_action_within_the_box(self):
         obs, lam, noise = asked(2, 400)
         best, tried = self.policy.exploit(obs, lam), self.policy.explore(obs, lam, noise, 0)
         inside = np.abs(tried) < 1.0
@@ -87,3 +88,26 @@ def test_agents_shared_among_threads_act_the_same(num_threads: int, num_rows: in
     with ThreadPoolExecutor(num_threads) as pool:
         shared = SharedPolicy(acting, flat, pool, num_threads).explore(*given, 0)
     np.testing.assert_array_equal(shared, acting.policy(flat).explore(*given, 0))
+
+
+SERVED_BY = np.array([2, 0, 2, 5, 2, 2, 0])
+X = np.arange(14.0, dtype=np.float32).reshape(7, 2)
+EXPECTED = X + 100 * SERVED_BY[:, None].astype(np.float32)
+"""What the policies of these tests do: each adds a hundred times its number."""
+
+
+def test_the_nearest_preference_serves():
+    own = np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
+    lam = np.array([[1.0, 0.0], [0.6, 0.4], [0.0, 1.0], [0.4, 0.6]])
+    assert nearest(own, lam).tolist() == [0, 1, 2, 1]
+
+
+def test_one_policy_at_a_time():
+    asked: list[int] = []
+
+    def act(policy: int, rows: np.ndarray) -> np.ndarray:
+        asked.append(policy)
+        return X[rows] + np.float32(100 * policy)
+
+    np.testing.assert_array_equal(act_by_policy(SERVED_BY, act), EXPECTED)
+    assert asked == [0, 2, 5]

@@ -48,12 +48,6 @@ def test_a_layer_takes_a_batch_and_its_gradients_are_those_of_matrix_products(si
     np.testing.assert_allclose(of_input, by_out @ weight.T, rtol=1e-5, atol=1e-5)
 
 
-def test_the_layers_of_a_network_start_differently():
-    net = Mlp(HIDDEN, HIDDEN, HIDDEN, key=jax.random.key(0))
-    assert not np.array_equal(net.first.weight, net.second.weight)
-    assert not np.array_equal(net.second.weight, net.last.weight)
-
-
 def test_the_network_has_two_hidden_layers_with_relu():
     net = _mlp()
     x = np.random.default_rng(0).normal(size=4).astype(np.float32)
@@ -105,15 +99,6 @@ def test_orthogonal_matrices_are_drawn_from_all_alike():
         np.testing.assert_allclose(drawn.mean(axis=0), np.zeros((n, n)), atol=5 / np.sqrt(500 * n))
         np.testing.assert_allclose(np.square(drawn).mean(axis=0), np.full((n, n), 1 / n), atol=5 / np.sqrt(500) / n)
         assert abs(np.linalg.det(drawn).mean()) < 5 / np.sqrt(500)
-
-
-def test_the_tanh_network_starts_with_gain_sqrt_2_and_its_own_at_the_end():
-    net = TanhMlp(5, HIDDEN, 3, 0.01, stream=np.random.default_rng(0))
-    for layer, gain in ((net.first, np.sqrt(2)), (net.second, np.sqrt(2)), (net.last, 0.01)):
-        assert np.linalg.norm(np.asarray(layer.weight), 2) == pytest.approx(gain, rel=1e-5)
-    square = TanhMlp(HIDDEN, HIDDEN, HIDDEN, 2**0.5, stream=np.random.default_rng(0))
-    assert not np.allclose(square.first.weight, square.second.weight)
-    assert not np.allclose(square.second.weight, square.last.weight)
 
 
 def test_the_tanh_network_has_two_hidden_layers_and_a_last_one_without_bounds():

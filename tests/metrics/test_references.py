@@ -33,12 +33,3 @@ def test_table_cannot_be_changed():
     assert reference_point("DST2d").tolist() == [0, -50]
     with pytest.raises(TypeError):
         REFERENCES["DST2d"] = REFERENCES["Ant2d"]  # pyright: ignore[reportIndexIssue]
-
-
-@pytest.mark.parametrize(
-    ("domain", "hint"),
-    [("hopper2d", "did you mean Hopper2d or "), ("DST2", r"did you mean DST2d\?"), ("zzzzzz", "known: DST2d, LunarL")],
-)
-def test_an_unknown_domain_is_answered_with_the_nearest_names(domain, hint):
-    with pytest.raises(ValueError, match=f"no reference point for domain '{domain}'; {hint}"):
-        reference_point(domain)

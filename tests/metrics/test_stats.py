@@ -52,12 +52,6 @@ def test_resampling_stays_within_tasks():
     assert bootstrap_interval([[0, 1], [1, 0]], mean) == (0, 1)
 
 
-def test_interval_depends_on_the_seed_alone():
-    scores = np.random.default_rng(0).normal(size=(5, 3))
-    assert bootstrap_interval(scores, seed=1) == bootstrap_interval(scores, seed=1)
-    assert bootstrap_interval(scores, seed=1) != bootstrap_interval(scores, seed=2)
-
-
 @pytest.mark.parametrize(
     ("x", "y", "expected"),
     [
@@ -110,8 +104,6 @@ def test_wrong_scores_are_refused_with_what_is_wrong(function, scores, message):
         (improvement_interval, ([1], []), {}, "y is empty"),
         (paired_difference, ([1, 2], [1, 2, 3]), {}, "the same seeds to be paired, got 2 and 3"),
         (performance_profile, ([1, 2], []), {}, "taus must be a list of finite numbers"),
-        (performance_profile, ([1, 2], [[1.0]]), {}, "taus must"),
-        (performance_profile, ([1, 2], [NAN]), {}, "taus must"),
         *((normalize, ([[1, 2]], scale), {}, "scale must") for scale in ([1, 0], [1, -2], [1, NAN], [1])),
         (bootstrap_interval, ([1, 2],), {"confidence": 0.0}, "confidence must be .*, got"),
         (improvement_interval, ([1, 2], [1]), {"confidence": 95.0}, "confidence must be .*, got"),

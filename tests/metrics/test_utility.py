@@ -102,19 +102,6 @@ def test_correlation_with_a_constant_is_zero():
     np.testing.assert_array_equal(preference_correlation([[1, 2]], [[0.5, 0.5]]), [0, 0])
 
 
-def test_functions_of_one_run_refuse_several():
-    with pytest.raises(ValueError, match=r"returns must be one run .*, got shape \(1, 3, 2\)"):
-        preference_correlation([RETURNS], TABLE)
-    with pytest.raises(ValueError, match=r"returns must be an array .*, got shape \(1, 1, 3, 2\)"):
-        best_single([[RETURNS]], TABLE)
-
-
-def test_best_single_takes_any_number_of_rows():
-    assert best_single([[1.0, 0.0]], TABLE) == pytest.approx(np.mean([row[0] for row in TABLE]))
-    with pytest.raises(ValueError, match="returns is empty"):
-        best_single(np.empty((0, 2)), TABLE)
-
-
 @pytest.mark.parametrize("function", [utility, of_two_runs(episodic_dominance), preference_correlation])
 @pytest.mark.parametrize(
     ("returns", "table", "message"),

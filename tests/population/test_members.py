@@ -182,13 +182,6 @@ def test_survivors_are_those_of_sorted_insertion_in_any_order_and_wherever_the_r
         assert 0 < len(got) < 80
 
 
-def test_equal_samples_both_stay_and_at_equal_distance_the_earlier_goes_first():
-    objs = np.array([[3.0, 4.0], [1.0, 1.0], [3.0, 4.0], [4.0, 3.0], [3.0, 4.0]])
-    assert members.survivors(objs, ORIGIN, 1, 2).tolist() == [0, 2]
-    assert members.survivors(objs[[3, 0]], ORIGIN, 1, 1).tolist() == [0]
-    assert members.survivors(objs, ORIGIN, 1, 9).tolist() == [0, 2, 3, 4, 1]
-
-
 # Acting
 
 

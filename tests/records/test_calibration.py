@@ -21,13 +21,13 @@ def make(asks: list[list[int]], step: int = 100) -> Calibration:
 
 
 class TestAsk:
-    def test_takes_the_entry_of_the_nearest_row_of_equally_near_ones_the_first(self):
+    def test_ask_takes_the_entry_of_the_nearest_row_the_first_at_a_tie(self):
         known = make([[0, 2, 2], [1, 1, 1]])
         asked = known.ask(0, np.array([[0.1, 0.9], [0.25, 0.75], [0.3, 0.7], [0.6, 0.4], [0.9, 0.1]]))
         np.testing.assert_array_equal(asked, [[0.1, 0.9], [0.25, 0.75], [1.0, 0.0], [1.0, 0.0], [0.9, 0.1]])
         np.testing.assert_array_equal(known.ask(1, LAM), [[0.5, 0.5]] * 3)
 
-    def test_keeps_the_type_of_the_preferences(self):
+    def test_ask_keeps_the_type_of_the_preferences(self):
         assert make([[0, 2, 2]]).ask(0, LAM.astype(np.float32)).dtype == np.float32
 
     def test_rows_of_a_table_are_those_to_ask_for(self):
@@ -39,7 +39,7 @@ class TestAsk:
 
 
 class TestFile:
-    def test_what_was_saved_is_loaded(self, tmp_path: Path):
+    def test_a_calibration_is_loaded_as_it_was_saved(self, tmp_path: Path):
         known = make([[0, 2, 2], [1, 1, 1]])
         calibration.save(tmp_path / "c.json", known)
         found = calibration.load(tmp_path / "c.json")
@@ -48,7 +48,7 @@ class TestFile:
         assert (found.step, found.seeds, found.episodes) == (100, [3, 4], 98)
         np.testing.assert_array_equal(found.gain, [[0.0, 2.5, 0.0], [2.5, 0.0, 2.5]])
 
-    def test_is_none_where_there_is_no_file(self, tmp_path: Path):
+    def test_no_calibration_is_loaded_without_a_file(self, tmp_path: Path):
         assert calibration.load(tmp_path / "c.json") is None
 
     def test_going_back_removes_what_is_later(self, tmp_path: Path):
@@ -71,13 +71,13 @@ class TestFile:
             *[("seeds", [1, 2]), ("gain", []), ("environment_steps", [1, 2]), ("step", "x"), ("episodes", None)],
         ],
     )
-    def test_what_does_not_fit_is_refused(self, name: str, value: Any, tmp_path: Path):
+    def test_a_calibration_that_does_not_fit_is_refused(self, name: str, value: Any, tmp_path: Path):
         path = tmp_path / "c.json"
         path.write_text(json.dumps(make([[0, 2, 2]]).to_dict() | {name: value}))
         with pytest.raises(FileError, match=r"c\.json"):
             calibration.load(path)
 
-    def test_what_lacks_a_part_is_refused(self, tmp_path: Path):
+    def test_a_calibration_without_a_field_is_refused(self, tmp_path: Path):
         (tmp_path / "c.json").write_text(json.dumps({"format": 1}))
         with pytest.raises(FileError, match="seeds"):
             calibration.load(tmp_path / "c.json")

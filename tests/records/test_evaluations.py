@@ -34,14 +34,6 @@ def assert_equal(table: Evaluations, other: Evaluations) -> None:
         np.testing.assert_array_equal(array, getattr(other, name), err_msg=name)
 
 
-def test_appending_leaves_the_given_table_alone_and_keeps_float64():
-    table = small_table()
-    longer = evaluations.append_full(table, 400, block(3, 4).astype(np.float32))
-    assert len(table.full_steps) == 2
-    assert len(longer.full_steps) == 3
-    assert longer.full_returns.dtype == np.float64
-
-
 @pytest.mark.parametrize(("rows", "episodes"), [(2, 4), (3, 5)])
 def test_returns_of_another_shape_are_refused(rows: int, episodes: int):
     with pytest.raises(ValueError, match=r"full returns must have shape .* \(2, 3, 4, 2\), got"):
@@ -75,12 +67,6 @@ def test_a_saved_table_loads_the_same_and_leaves_no_other_file(tmp_path: Path, r
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_an_empty_table_survives_the_file(tmp_path: Path):
-    table = evaluations.empty(SEEDS, SHORT, np.empty((0, 2)), FULL, REFERENCE)
-    evaluations.save(tmp_path / "e.npz", table)
-    assert_equal(evaluations.load(tmp_path / "e.npz"), table)
-
-
 def test_a_missing_file_is_named(tmp_path: Path):
     path = tmp_path / "e.npz"
     with pytest.raises(FileNotFoundError, match=r"no evaluations at .*e\.npz: .* is not a run folder"):
@@ -91,18 +77,6 @@ def test_a_missing_file_is_named(tmp_path: Path):
     (tmp_path / "metrics.jsonl").write_text('{"event": "train", "step": 1}\n{"event": "evaluation", "step": 1}\n')
     with pytest.raises(FileNotFoundError, match=f"though the log says .* put it back, or .*evaluate {tmp_path}'"):
         evaluations.load(path)
-
-
-def test_a_damaged_file_is_named(tmp_path: Path):
-    evaluations.save(tmp_path / "e.npz", small_table())
-    (tmp_path / "e.npz").write_bytes((tmp_path / "e.npz").read_bytes()[:-40])
-    with pytest.raises(ValueError, match=r"e\.npz is damaged or holds no evaluations.*; put a copy back, or remove it"):
-        evaluations.load(tmp_path / "e.npz")
-
-
-def test_a_short_evaluation_must_come_after_the_last():
-    with pytest.raises(ValueError, match="must be after step 300, got step 300"):
-        evaluations.append_short(small_table(), 300, block(2, 2), block(1, 3))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Files written whole or not at all."""
 
 import errno
-import json
 import re
 import zlib
 from pathlib import Path
@@ -39,15 +38,6 @@ def test_a_folder_that_is_gone_does_not_come_back(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_named(tmp_path: Path):
-    def fail(_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(UserFileError, match=r"No space left on device: '.*x\.json'$"):
-        files.write_file(tmp_path / "x.json", fail)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("write", [files.check_can_write, lambda path: files.write_text(path, "")])
 def test_a_folder_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(write, tmp_path: Path, monkeypatch):
     def refuse(path: Any, *_: object, **__: object) -> None:
@@ -57,19 +47,6 @@ def test_a_folder_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(
     monkeypatch.setattr(Path, "touch", refuse)
     with pytest.raises(UserFileError, match=rf"Permission denied: '{re.escape(str(tmp_path))}/x\.json'$"):
         write(tmp_path / "x.json")
-
-
-def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path: Path):
-    files.check_can_write(tmp_path / "x.json")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_json_and_text_are_written_as_they_are(tmp_path: Path):
-    files.write_json(tmp_path / "x.json", {"name": "é", "values": [1, 2.5]})
-    assert json.loads((tmp_path / "x.json").read_text()) == {"name": "é", "values": [1, 2.5]}
-    assert (tmp_path / "x.json").read_text().endswith("}\n")
-    files.write_text(tmp_path / "x.txt", "é\n")
-    assert (tmp_path / "x.txt").read_text(encoding="utf-8") == "é\n"
 
 
 def test_what_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path):

@@ -135,29 +135,6 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path):
     assert "there twice" in refused(tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize("content", [b"", b"text", b"PK\x05\x06" + bytes(18)[:-1], npy("<f8", "()", bytes(8))])
-def test_what_is_no_archive_is_refused(content: bytes, tmp_path: Path):
-    (tmp_path / "x.npz").write_bytes(content)
-    assert "it is not a whole .npz archive" in refused(tmp_path / "x.npz")
-
-
-def test_a_missing_file_is_an_error_of_the_system(tmp_path: Path):
-    with pytest.raises(FileNotFoundError):
-        read_npz(tmp_path / "none.npz")
-
-
-def test_the_check_sees_headers_and_its_word_counts(tmp_path: Path):
-    path = write_zip(tmp_path / "x.npz", {"a.npy": npy("<f8", f"({MEGABYTE},)") + bytes(8 * MEGABYTE)})
-    seen = []
-
-    def check(found: Mapping[str, Header]) -> None:
-        seen.append(dict(found))
-        raise ValueError("not that one")
-
-    assert "not that one" in refused(path, check=check, most=1 << 30)
-    assert seen == [{"a": Header((MEGABYTE,), np.dtype("<f8"))}]
-
-
 def test_a_damaged_byte_never_gives_other_numbers(tmp_path: Path):
     path = tmp_path / "x.npz"
     np.savez(path, allow_pickle=False, a=np.arange(4.0), b=np.ones(2))
@@ -173,7 +150,7 @@ def test_a_damaged_byte_never_gives_other_numbers(tmp_path: Path):
 
 
 class TestHeaderOfOneArray:
-    def test_says_what_the_file_holds(self, tmp_path: Path):
+    def test_read_header_says_what_the_file_holds(self, tmp_path: Path):
         np.save(tmp_path / "x.npy", np.zeros((2, 3), np.float32))
         assert read_header(tmp_path / "x.npy") == Header((2, 3), np.dtype("<f4"))
 
@@ -187,7 +164,7 @@ class TestHeaderOfOneArray:
             b"",
         ],
     )
-    def test_refuses_what_does_not_fit_the_file(self, content: bytes, tmp_path: Path):
+    def test_read_header_refuses_what_does_not_fit_the_file(self, content: bytes, tmp_path: Path):
         (tmp_path / "x.npy").write_bytes(content)
         with pytest.raises(ValueError, match=r"x\.npy is not a file of a plain array"):
             read_header(tmp_path / "x.npy")
@@ -211,7 +188,7 @@ class TestExpected:
             ({"more": np.zeros(1), "counters": None}, ["leaf counters is missing", "unexpected leaf more"]),
         ],
     )
-    def test_names_what_differs(self, change: dict, problems: list[str]):
+    def test_expected_arrays_name_what_differs(self, change: dict, problems: list[str]):
         arrays = {"state.w": np.zeros((2, 3)), "lanes/t": np.zeros((4, 2)), "counters": np.zeros(2, np.int64)} | change
         found = headers_of({name: array for name, array in arrays.items() if array is not None})
         assert self.EXPECTED.problems(found) == problems

@@ -31,19 +31,20 @@ def test_the_commit_is_that_of_a_checkout_of_this_package_alone(tmp_path, monkey
     package.parent.mkdir()
     package.write_text("")
     monkeypatch.setattr(provenance, "__file__", str(package))
-    assert provenance._commit() is None  # no repository at all
+    commit = lambda: provenance.describe()["commit"]
+    assert commit() is None  # no repository at all
 
     _git(tmp_path, "init", "--quiet")
     (tmp_path / ".gitignore").write_text("venv/\n")
     _git(tmp_path, "add", ".gitignore")
     _git(tmp_path, "commit", "--quiet", "-m", "another project")
-    assert provenance._commit() is None  # installed below a checkout of something else
+    assert commit() is None  # installed below a checkout of something else
 
     _git(tmp_path, "add", "--force", "venv/provenance.py")
     _git(tmp_path, "commit", "--quiet", "-m", "this package")
-    assert provenance._commit() == _git(tmp_path, "rev-parse", "HEAD")
+    assert commit() == _git(tmp_path, "rev-parse", "HEAD")
     package.write_text("changed")
-    assert provenance._commit() == _git(tmp_path, "rev-parse", "HEAD") + "+"
+    assert commit() == _git(tmp_path, "rev-parse", "HEAD") + "+"
 
 
 def test_other_versions_and_machines_are_named_and_what_is_not_known_is_not():

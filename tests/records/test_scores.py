@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qpensieve import metrics
-from qpensieve.records.scores import SCORES, RunSummary, columns, scores, summarize
+from qpensieve.records.scores import SCORES, RunSummary, columns, summarize
 
 SHORT = np.array([[1.0, 0.0], [0.5, 0.5]])
 FULL = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
@@ -46,20 +46,9 @@ def test_without_a_reference_there_is_no_hypervolume():
     assert summarize(np.ones((2, 2, 2, 2)), SHORT, None).hv is None
 
 
-def test_equal_rows_are_one_point_of_the_front():
-    np.testing.assert_array_equal(summarize(np.ones((1, 3, 2, 2)), FULL).front_size, [1])
-
-
 def test_nothing_cannot_be_summarized():
     with pytest.raises(ValueError, match=r"shape \(2, 2, 0, 2\): there is nothing to summarize"):
         summarize(np.zeros((2, 2, 0, 2)), SHORT)
-
-
-def test_the_log_has_every_score_in_the_order_of_the_fields_and_no_hypervolume_without_a_reference():
-    returns = np.random.default_rng(0).normal(size=(2, 3, 4, 2))
-    names = ["ut", "best_row", "hv", "front_size", "best_single", "correlation"]
-    assert list(scores(summarize(returns, FULL, REFERENCE))) == names
-    assert list(scores(summarize(returns, FULL))) == [name for name in names if name != "hv"]
 
 
 def test_the_table_has_a_column_per_score_and_one_per_objective_where_a_score_has_them():

@@ -60,7 +60,7 @@ def make_rows(rows: list[int], generation: list[int]) -> SearchRecord:
 
 
 class TestFile:
-    def test_gives_back_every_array_as_it_was(self, tmp_path: Path):
+    def test_a_search_record_is_loaded_as_it_was_saved(self, tmp_path: Path):
         record = make_record(predicted=np.full((2, 2, 2, 2), np.nan))
         save_record(tmp_path / "search.npz", record)
         loaded = search.load(tmp_path / "search.npz")
@@ -69,7 +69,7 @@ class TestFile:
             np.testing.assert_array_equal(before, after, err_msg=field.name)
             assert before.dtype == after.dtype
 
-    def test_that_is_missing_or_damaged_is_named(self, tmp_path: Path):
+    def test_a_search_file_that_is_missing_or_damaged_is_named(self, tmp_path: Path):
         with pytest.raises(FileNotFoundError, match=r"search\.npz: only pgmorl and pfa"):
             search.load(tmp_path / "search.npz")
         np.savez(tmp_path / "search.npz", reference=REFERENCE)
@@ -89,20 +89,16 @@ class TestArchive:
             (5, [(1, -3), (2, -4), (3, -5)]),
         ],
     )
-    def test_after_an_iteration_is_what_no_policy_so_far_dominates(self, up_to: int, expected: list):
+    def test_the_archive_after_an_iteration_holds_what_no_policy_dominates(self, up_to: int, expected: list):
         archive = make_record().archive_of(0, up_to)
         assert archive.shape == (len(expected), 2)
         assert sorted(map(tuple, archive.tolist())) == expected
 
-    def test_of_now_is_the_one_that_was_saved(self):
+    def test_the_newest_archive_is_the_one_that_was_saved(self):
         np.testing.assert_array_equal(make_record().archive_of(0), [[3, -5], [2, -4], [1, -3]])
         np.testing.assert_array_equal(make_record().archive_of(1), [[6, 0.00004]])
 
-    def test_of_one_seed_does_not_see_the_others(self):
-        record = make_record()
-        np.testing.assert_array_equal(record.archive_of(1, 1), [[2.0, 0.0]])
-
-    def test_grows_in_hypervolume_as_counted_by_hand(self):
+    def test_the_archive_grows_in_hypervolume_as_counted_by_hand(self):
         record = make_record()
         assert [record.hypervolume_of(0, t) for t in range(6)] == pytest.approx([0.0, *VOLUMES])
         assert [record.hypervolume_of(1, t) for t in range(1, 6)] == pytest.approx([4 * v for v in VOLUMES])
@@ -110,15 +106,15 @@ class TestArchive:
 
 
 class TestGenerations:
-    def test_are_counted_without_the_warm_up(self):
+    def test_generations_are_counted_without_the_warm_up(self):
         record = make_record()
         assert (record.num_iterations, record.num_generations, record.num_seeds) == (5, 2, 2)
 
-    def test_end_at_their_last_iterations_and_the_newest_where_the_run_stands(self):
+    def test_generations_end_at_their_last_iteration(self):
         assert make_record().generation_ends() == [2, 4, 5]
         assert make_rows([0, 1], [0, 0]).generation_ends() == [1]
 
-    def test_before_the_first_iteration_none_has_ended(self):
+    def test_before_the_first_iteration_no_generation_has_ended(self):
         record = make_rows([0], [0])
         assert record.num_iterations == 0
         assert record.generation_ends() == []
@@ -126,7 +122,7 @@ class TestGenerations:
         assert reached.shape == (0, 2, 2, 2)
         assert is_whole.shape == (0,)
 
-    def test_reach_what_their_last_iteration_measured_and_one_cut_short_says_so(self):
+    def test_generations_reach_what_their_last_iteration_measured(self):
         reached, is_whole = make_record().reached()
         np.testing.assert_array_equal(reached, make_record().objs[[4, 5]])
         assert is_whole.tolist() == [True, False]

@@ -87,12 +87,6 @@ def test_a_leaf_that_does_not_fit_is_named(change, message: str):
         arrays_to_tree(state, arrays, "agent")
 
 
-def test_arrays_under_other_prefixes_are_no_extra_leaves():
-    state = make_state()
-    arrays = tree_to_arrays(state, "agent") | tree_to_arrays(state, "agent2")
-    assert_same_arrays(tree_to_arrays(arrays_to_tree(state, arrays, "agent")), tree_to_arrays(state))
-
-
 @pytest.mark.parametrize("leaf", [1.5, jnp.ones(2, jnp.bfloat16), np.array([object()])])
 def test_a_leaf_that_a_file_cannot_hold_is_refused_by_name(leaf: Any):
     with pytest.raises(TypeError, match=r"leaf \['x'\]"):

@@ -129,35 +129,6 @@ def test_the_crowd_drops_what_sorting_anew_would_drop(draw: Callable[..., np.nda
     assert len(crowd) == len(points)
 
 
-def _cost_of_exchanges(draw: Callable[..., np.ndarray], num: int, monkeypatch: Any) -> float:
-    """Distances computed per exchange of a trace, averaged over 600, in a crowd of `num`."""
-    generator = np.random.default_rng(1)
-    crowd = _crowd([draw(generator, t) for t in range(num)])
-    plain, calls = diverse_replay.distance, [0]
-
-    def counted(gaps: Any, ranges: Any) -> float:
-        calls[0] += 1
-        return plain(gaps, ranges)
-
-    crowd.drop()
-    monkeypatch.setattr(diverse_replay, "distance", counted)
-    for t in range(num, num + 600):
-        crowd.add(t, tuple(draw(generator, t).tolist()))
-        crowd.drop()
-    monkeypatch.setattr(diverse_replay, "distance", plain)
-    assert len(crowd._heap) <= 4 * num + diverse_replay.HEAP_ROOM
-    return calls[0] / 600
-
-
-@pytest.mark.parametrize("draw", [_treasures, _records])
-def test_an_exchange_costs_about_the_same_in_a_crowd_ten_times_as_large(
-    draw: Callable[..., np.ndarray], monkeypatch: Any
-):
-    small, large = (_cost_of_exchanges(draw, num, monkeypatch) for num in (300, 3000))
-    assert large < 3 * small
-    assert large < 100  # looking at every trace would be 3000
-
-
 # Which transition lies where
 
 

@@ -154,12 +154,3 @@ def test_a_slot_of_priority_zero_is_never_drawn(leaves: np.ndarray):
         assert (slots >= 0).all()
         assert (slots < len(leaves)).all()
         assert (leaves[slots] > 0).all()
-
-
-def test_a_mass_at_an_edge_belongs_to_the_next_slot_and_one_beyond_the_end_to_the_last():
-    """As rounding may give: nothing lies at 0 but the first slot with a priority."""
-    leaves = _zeros_but(20_000, {300: 1.0, 5_000: 2.0, 15_000: 1.0})
-    levels = _tree(leaves).levels
-    at = jax.jit(jax.vmap(lambda mass: priorities._descend(levels, mass)))
-    masses = [0.0, 0.999, 1.0, 2.999, 3.0, 3.999, 4.0, 4.004]
-    assert at(jnp.array(masses)).tolist() == [300, 300, 5_000, 5_000, 15_000, 15_000, 15_000, 15_000]

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from qpensieve import metrics
 from qpensieve.report import aggregates, sheets, text
 from qpensieve.report.sheets import Cell, Metric, Sheet
 from tests.oracles import stats as oracle
@@ -63,11 +62,3 @@ def test_statistics_are_those_over_all_runs(over: Sheet):
 @pytest.mark.parametrize("changes", [{"cells": {}}, {"reference": None}])
 def test_where_nothing_is_left_there_is_no_sheet(changes: dict[str, object]):
     assert aggregates.over_rows(replace(SHEET, **changes), "UT") is None
-
-
-def test_profiles(over: Sheet):
-    found = aggregates.profiles(over)["plain"]
-    assert found is not None
-    assert (found.taus[0], found.taus[-1], found.share[0]) == (0.0, 5.0, 1.0)
-    expected = metrics.performance_profile(PLAIN, found.taus)
-    np.testing.assert_array_equal([found.share, found.low], [expected.share, expected.low])

@@ -76,7 +76,7 @@ class TestOneRun:
                 assert (sheets.marks(cell), cell.is_whole) == (marks, step == 1000)
                 np.testing.assert_allclose(values(cell), expected, rtol=1e-4)
 
-    def test_what_is_missing_or_other_is_said(self, tmp_path: Path):
+    def test_a_cell_says_what_is_missing(self, tmp_path: Path):
         cell = read_cell([tmp_path / "none"], goal=7)
         assert (cell.values, cell.goal, cell.note) == (None, 7, "")
         run = make(tmp_path / "run", table=sac_preferences(), reference=None)
@@ -158,7 +158,7 @@ class TestDominance:
     def against(self, ours: Path, theirs: Path) -> Cell:
         return with_dominance(read_cell([ours]), [theirs])
 
-    def test_is_of_the_same_seed(self, tmp_path: Path):
+    def test_dominance_compares_equal_seeds(self, tmp_path: Path):
         theirs = make(tmp_path / "b", range(1, 5), level=0.5, algo="mosac")
         cell = self.against(make(tmp_path / "a", range(3)), theirs)
         assert cell.of("ED").keys() == {1, 2}
@@ -167,12 +167,12 @@ class TestDominance:
         cell = self.against(make(tmp_path / "c", range(6, 8)), theirs)
         assert cell.notes["ED"] == "No ED: the reference has no run with the same seed."
 
-    def test_is_on_shared_preferences(self, tmp_path: Path):
+    def test_dominance_is_on_shared_preferences(self, tmp_path: Path):
         cell = self.against(make(tmp_path / "b"), make(tmp_path / "a", table=sac_preferences(), algo="sac"))
         assert cell.notes["ED"] == "ED on the 19 preferences that both were evaluated on."
         assert len(cell.of("ED")) == 3
 
-    def test_is_at_the_same_step_or_at_the_ends_of_whole_runs(self, tmp_path: Path):
+    def test_dominance_is_at_the_same_step_or_at_the_ends_of_whole_runs(self, tmp_path: Path):
         ours, theirs = make(tmp_path / "a", full=(500,)), make(tmp_path / "b", level=0.5, full=(500, 1000))
         np.testing.assert_allclose(values(self.against(ours, theirs), "ED"), self.ed(range(3), range(3)))
         cell = self.against(ours, make(tmp_path / "c", full=(400, 1000)))
@@ -182,7 +182,7 @@ class TestDominance:
         assert self.against(longer, theirs).of("ED") == {}
         assert len(with_dominance(read_cell([longer]), [theirs], goal=1000).of("ED")) == 3
 
-    def test_needs_returns_and_one_domain(self, tmp_path: Path):
+    def test_dominance_needs_returns_and_one_domain(self, tmp_path: Path):
         short = export(make(tmp_path / "c", full=(), short=(500,)), tmp_path / "c.json")
         assert self.against(short, short).notes["ED"] == "No ED: an exported file has no returns of the short protocol."
         with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
@@ -190,7 +190,7 @@ class TestDominance:
 
 
 class TestCommittedResults:
-    def test_scores_are_those_in_the_file(self):
+    def test_scores_of_committed_results_are_those_in_the_file(self):
         path = RESULTS / "HalfCheetah2d-qpensieve-1.5M.json"
         row = json.loads(path.read_text())["full_protocol"][-1]
         cell = with_dominance(read_cell([path]), [RESULTS / "HalfCheetah2d-mosac-1.5M.json"])
@@ -207,13 +207,8 @@ class TestCommittedResults:
         assert sheets.marks(cell) == ("at 80k of 100k", "short protocol")
 
 
-def test_where_hypervolumes_do_not_compare():
-    assert cells.hypervolume_note("Hopper2d") == cells.hypervolume_note("CartPole-v1") == ""
-    assert "Ours is (0, -50): fits" in cells.hypervolume_note("DST2d")
-
-
 class TestCurves:
-    def test_of_a_score(self, tmp_path: Path):
+    def test_the_curve_of_a_score(self, tmp_path: Path):
         run = make(tmp_path / "run", range(2), short=(100, 200))
         expected = [metrics.hypervolume(one[::5], REFERENCE) for one in returns_of(range(2))]
         for path in (run, export(run, tmp_path / "run.json")):
@@ -232,7 +227,7 @@ class TestCurves:
         assert (curve.steps.tolist(), curve.values.shape) == ([100], (1, 5))
         np.testing.assert_allclose(curve.values[0], metrics.utility(returns_of(range(5))[:, ::5], TABLE[::5]))
 
-    def test_of_the_return_under_a_preference(self, tmp_path: Path):
+    def test_the_curve_of_the_return_under_a_preference(self, tmp_path: Path):
         run = make(tmp_path / "run", range(2), full=(), short=(100, 200, 300))
         runs = read_runs([run])
         for path in (run, export(run, tmp_path / "run.json")):

@@ -74,25 +74,10 @@ def test_the_table_is_on_the_preferences_that_all_share(files: list[Path]):
     assert any(line.startswith("P(better) ") for line in sac["UT"].details)
 
 
-def test_unequal_runs_are_named(files: list[Path], tmp_path: Path):
-    unequal = lambda *paths: compare.unequal([compare.read(path) for path in paths])
-    other = export(tmp_path / "b.json", "sac", [DEAR], config={"domain": "DST2d", "algo": "sac", "steps": 4_000_000})
-    [warning] = unequal(files[0], other)
-    assert "mosac: 2 seeds;" in warning
-    assert "sac: 1 seed" in warning
-    assert unequal(*files) == []
-
-
-def test_a_hypervolume_of_zero_says_why(files: list[Path]):
-    far, own = (compare.measured_from([compare.read(files[0])], point)[0] for point in ((100.0, 0.0), (0.0, -50.0)))
-    assert "no return is above the reference point (100, 0)" in compare.hypervolumes(far)
-    assert "no return" not in compare.hypervolumes(own)
-
-
 class TestDominance:
     """ED is of one seed against the same seed: by their numbers, wherever they stand in their files."""
 
-    def test_is_over_the_seeds_that_both_have_else_in_order(self, files: list[Path], tmp_path: Path):
+    def test_dominance_is_over_shared_seeds_else_in_order(self, files: list[Path], tmp_path: Path):
         def against(first_seed: int, *ends: tuple[float, float]) -> TextCell:
             config = {"domain": "DST2d", "algo": "sac", "first_seed": first_seed, "steps": 1000}
             path = export(tmp_path / "later.json", "sac", list(ends), config=config)
@@ -102,7 +87,7 @@ class TestDominance:
         assert (one.text, one.details) == ("0.00", ("IQM 0.00, 1 seed",))
         assert against(5, DEAR, CHEAP).text == "0.00 ± 0.00"
 
-    def test_names_whom_it_is_against_where_several_could_be(self, tmp_path: Path):
+    def test_dominance_names_the_run_it_is_against(self, tmp_path: Path):
         paths = [export(tmp_path / f"{name}.json", "mosac", [DEAR, CHEAP]) for name in ("plain", "robust")]
         assert [row["ED against plain"].text for row in rows_of(*paths)] == ["-", "0.00 ± 0.00"]
 
@@ -124,28 +109,10 @@ class TestSettings:
         ]
         assert self.rows(plain, plain) == []
 
-    def test_what_another_method_does_not_have_is_no_difference(self, tmp_path: Path):
-        mosac = make_run(tmp_path / "mosac", tau=0.1)
-        many = make_run(tmp_path / "many", algo="qpensieve")
-        few = make_run(tmp_path / "few", algo="qpensieve", num_snapshots=1)
-        assert self.rows(mosac, many) == [{"setting": "tau", "mosac": "0.1", "qpensieve": "0.005"}]
-        assert self.rows(mosac, many, few)[1:] == [
-            {"setting": "tau", "mosac": "0.1", "many": "0.005", "few": "0.005"},
-            {"setting": "num_snapshots", "mosac": "-", "many": "4", "few": "1"},
-        ]
-
     def test_folders_of_one_name_are_told_apart_by_those_around_them(self, tmp_path: Path):
         runs = [read_run(make_run(tmp_path / name)) for name in ("a/run", "b/run", "other")]
         assert labels(runs) == ["a/run", "b/run", "other"]
         assert len(set(labels([runs[0], runs[0]]))) == 2  # as a folder and its export are
-
-    def test_the_command_prints_them_below_the_scores(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", pessimism=0.5)]
-        cli.main(["compare", *map(str, runs)])
-        assert "\nSettings in which they differ:\n\n| setting | a | b |\n" in (text := capsys.readouterr().out)
-        assert text.endswith("| pessimism | 1 | 0.5 |\n")
-        cli.main(["compare", str(runs[0]), str(runs[0])])
-        assert "Settings" not in capsys.readouterr().out
 
 
 def test_a_run_is_neither_above_nor_below_its_own_export(tmp_path: Path):
@@ -204,15 +171,6 @@ def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
         compare.read(files[0], 5)
     with pytest.raises(ValueError, match="holds no curves of single preferences"):
         compare_curves([read_run(files[0])], tmp_path / "x.png", by_preference=True)
-
-
-def test_returns_that_do_not_fit_their_preferences_are_refused(tmp_path: Path):
-    path = export(tmp_path / "mosac.json", "mosac", [DEAR, CHEAP])
-    content = json.loads(path.read_text())
-    content["preferences"] = content["preferences"][:50]
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"mosac.json: returns must be .* \(2, 50, 2\), got \(2, 100, 2\)"):
-        compare.read(path)
 
 
 def make_run(folder: Path, domain: str = "DST2d", algo: str = "mosac", **settings: Any) -> Path:

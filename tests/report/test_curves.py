@@ -10,15 +10,11 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation
 
-from qpensieve import cli
 from qpensieve.metrics import reference_point
 from qpensieve.records.scores import summarize
-from qpensieve.report import curves, drawing
+from qpensieve.report import curves
 from qpensieve.report.curves import compare_curves, draw_training
-from qpensieve.report.paper_figures import METHOD_STYLES
-from qpensieve.report.pictures import plot
 from qpensieve.report.results import read_run
 from tests.report.runs import (
     EXACT,
@@ -69,26 +65,6 @@ def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp
     np.testing.assert_array_equal(curve.values, [[6], [7]])
 
 
-@pytest.mark.usefixtures("drawn")
-def test_odd_temperatures_are_drawn_without_a_warning(tmp_path: Path):
-    nan, table = float("nan"), make_table(dst_returns(2), num_short=1)
-    odd = [[[-1.0, 0.1], [nan, 0.0], [float("inf"), 0.1]], [[nan, 0.1], [0.2, 0.1]], [[None, None], [None, None]]]
-    for i, temperatures in enumerate(odd):
-        rows = [{"event": "train", "step": step, "temperature": one} for step, one in enumerate(temperatures)]
-        draw_curves(make_run(tmp_path / str(i), table, rows))
-
-
-def test_one_seed_one_evaluation_and_no_rows_are_enough(tmp_path: Path, drawn: list[Figure]):
-    table = make_table(dst_returns(1), num_short=1, num_full=0, reference="DST2d")
-    for i, rows in enumerate((None, [{"event": "train", "step": 1, "critic_loss": [1.0]}])):
-        draw_curves(make_run(tmp_path / str(i), table, rows))
-        assert titles(drawn[i]) == ["utility (UT)", "hypervolume (HV)"]
-        assert lines(drawn[i], 0)["one seed"].shape == (2, 1)
-    draw_front(tmp_path / "0")
-    assert "1 seed\nUT 7." in drawn[2].get_suptitle()
-    assert "±" not in drawn[2].get_suptitle()
-
-
 def test_without_a_reference_there_is_no_hypervolume_panel(tmp_path: Path, drawn: list[Figure]):
     returns = np.random.default_rng(0).normal(size=(2, 100, 2))
     run = make_run(tmp_path, make_table(returns), domain="module:factory", objectives=["speed", "comfort"])
@@ -97,35 +73,6 @@ def test_without_a_reference_there_is_no_hypervolume_panel(tmp_path: Path, drawn
     compare_curves([read_run(run)] * 2, tmp_path / "c.png")
     assert titles(drawn[0]) == titles(drawn[2]) == ["utility (UT)"]
     assert drawn[1].axes[0].get_ylabel() == "comfort"
-
-
-def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_enough(
-    tmp_path: Path, drawn: list[Figure]
-):
-    table = make_table(dst_returns(), reference="DST2d")
-    algos = {"a": "qpensieve", "b": "qpensieve", "c": "mosac"}
-    runs = [make_run(tmp_path / name, table, algo=algo) for name, algo in algos.items()]
-    compare_curves([read_run(run) for run in runs], tmp_path / "c.png")
-    assert {"a", "b", "mosac"} <= set(lines(drawn[0], 0))
-    colours = [[line.get_color() for line in axes.get_lines()[3:12:4]] for axes in drawn[0].axes]
-    assert colours[0] == colours[1] == list(drawing.COLOURS[:3])
-    ceilings = ["ceiling of UT (short protocol) 7.25", "UT of the best single policy 5.48"]
-    assert legend_of(drawn[0]) == ["a", "b", "mosac", *ceilings, "ceiling of HV (short protocol) 1,055"]
-    compare_curves([read_run(run) for run in runs[:2]], tmp_path / "d.png")
-    assert legend_of(drawn[1])[:2] == ["a", "b"]
-    compare_curves([read_run(run) for run in runs[1:]], tmp_path / "e.png")
-    own = [METHOD_STYLES[algo].colour for algo in ("qpensieve", "mosac")]  # as in the figures of the paper
-    assert [line.get_color() for line in drawn[2].axes[0].get_lines()[3:8:4]] == own
-
-
-def test_seeds_are_numbered_where_their_lines_end(tmp_path: Path, drawn: list[Figure]):
-    returns = np.broadcast_to(np.array([1.0, 5.0, 1.001])[:, None, None], (3, 100, 2)).copy()
-    draw_curves(make_run(tmp_path / "run", make_table(returns), first_seed=4))
-    named = {text.get_text(): text.xy for text in drawn[0].axes[0].texts if isinstance(text, Annotation)}
-    assert set(named) == {"4,6", "5"}
-    assert named["5"][1] > named["4,6"][1]
-    draw_curves(make_run(tmp_path / "many", make_table(np.broadcast_to(returns[:1], (11, 100, 2)))))
-    assert not drawn[1].axes[0].texts
 
 
 def legend_of(drawn: Any) -> list[str]:
@@ -179,16 +126,3 @@ def test_panels_are_those_that_were_logged_with_a_line_per_bin_and_per_alarm(tmp
     seeds_and_mean = shown["critic loss, mean of a row"].get_lines()
     np.testing.assert_allclose([np.asarray(line.get_ydata()) for line in seeds_and_mean[:3]], [[1000, 2000]] * 3)
     assert shown["critic loss, mean of a row"].get_yscale() == "log"
-
-
-def test_before_the_first_evaluation_it_is_drawn_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], drawn: list[Figure]
-):
-    run = _run(tmp_path / "run", [_row(1000)])
-    cli.main(["plot", str(run), "--what", "training"])
-    assert capsys.readouterr().out.split() == [str(run / "training.png")]
-    assert len(drawn) == 1
-    with pytest.raises(ValueError, match="nothing yet"):
-        plot(_run(tmp_path / "empty", []), what="training")
-    with pytest.raises(ValueError, match="seeds must be a whole number"):
-        plot(_run(tmp_path / "odd", [_row(1)], seeds="many"), what="training")

@@ -28,23 +28,6 @@ def test_scores_are_shown_with_fitting_digits(values: list[float], text: str):
     assert drawing.format_mean_std(np.array(values)) == text
 
 
-def test_logarithmic_axes_have_numbers_as_people_write_them():
-    figure = drawing.new_figure(3.0)
-    axes = figure.add_subplot()
-    axes.plot([0, 1], [0.04, 0.7])
-    drawing.set_log(axes)
-    figure.canvas.draw()
-    shown = {label.get_text() for label in axes.get_yticklabels(which="both")} - {""}
-    assert {"0.1", "0.06", "0.2"} <= shown
-    wide = figure.add_subplot()
-    wide.plot([0, 1], [1e-6, 1e7])
-    drawing.set_log(wide)
-    figure.canvas.draw()
-    shown = {label.get_text() for label in wide.get_yticklabels(which="both")} - {""}
-    assert "1e-6" in shown
-    assert not [text for text in shown if "$" in text or "+" in text or "e0" in text]
-
-
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_a_legend_above_covers_no_line(scale: str):
     figure = drawing.new_figure(3.0)
@@ -64,9 +47,3 @@ def test_pictures_and_the_page_of_watch_give_an_objective_the_same_colour():
     light = re.search(r"light: \[(.*)\]", page.read_text())
     assert light is not None
     assert tuple(re.findall(r"#\w{6}", light[1])) == drawing.OBJECTIVE_COLOURS
-
-
-def test_a_preference_for_one_objective_has_its_colour():
-    first, both = drawing.preference_colours(np.array([[1.0, 0.0], [0.5, 0.5]]))
-    assert [f"{round(255 * value):02x}" for value in first] == ["25", "63", "eb"]
-    assert first[0] < both[0]

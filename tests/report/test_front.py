@@ -66,29 +66,6 @@ def test_more_objectives_are_drawn_in_pairs(tmp_path: Path, drawn: list[Figure])
     np.testing.assert_allclose(np.sort(offsets, axis=0), np.sort(returns[..., [1, 2]].reshape(-1, 2), axis=0))
 
 
-def test_points_at_one_place_become_rings_of_equal_area_sorted_by_colour():
-    share = np.array([0.9, 0.3, 0.1, 0.5])
-    lam = np.stack([share, 1 - share], axis=1)
-    returns = np.array([[1.0, 1.0], [0.0, 2.0], [1.0, 1.0], [1.0, 1.0]])[None, :, None]
-    figure = front.plot_front("foreign", ("speed", "height"), (0, 1), lam, lambda: returns)
-    _, rings = figure.axes[0].collections
-    colours = drawing.preference_colours(lam[[1, 2, 3, 0]])
-    np.testing.assert_allclose(np.asarray(rings.get_facecolor())[:, :3], colours)
-    areas = front.MARKER_AREA * np.array([1, np.sqrt(3), np.sqrt(3) * 2 / 3, np.sqrt(3) / 3])
-    np.testing.assert_allclose(rings.get_sizes(), areas)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_dominated_points_stay_pale_where_many_lie_on_each_other():
-    lam = np.linspace([0.0, 1.0], [1.0, 0.0], 50)
-    returns = np.zeros((1, 50, 1, 2))
-    returns[0, -1] = 1.0  # covers all others, which share one place
-    figure = front.plot_front("foreign", ("speed", "height"), (0, 1), lam, lambda: returns)
-    pale, strong = (np.asarray(dots.get_facecolor()) for dots in figure.axes[0].collections)
-    assert len(pale) == 49
-    assert (pale[:, 3] == 1).all()  # see-through ones would add up to strong colours
-    assert pale[:, :3].min() >= 1 - front.PALE_SHARE > strong[:, :3].min()
-
-
 def test_two_of_three_objectives_are_drawn_and_the_hidden_one_still_counts():
     lam = np.eye(3)
     returns = np.array([[1.0, 5.0, 0.0], [2.0, 6.0, 0.0], [0.0, 0.0, 1.0]])[

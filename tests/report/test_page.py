@@ -1,7 +1,6 @@
 """The page of the report: every link leads somewhere, nothing comes from outside, equal inputs make equal files."""
 
 import html
-import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -12,10 +11,10 @@ import numpy as np
 import pytest
 
 from qpensieve.records.folder import LinkError
-from qpensieve.report import page, paper_figures
+from qpensieve.report import paper_figures
 from qpensieve.report.drawing import Curve
-from qpensieve.report.page import Report, ReportFigure, write_report
-from qpensieve.report.sheets import Source
+from qpensieve.report.page import Report, ReportFigure, insert, write_report
+from qpensieve.report.sheets import Cell, Metric, Sheet
 from tests.report.test_sheets import OTHER, RUN, small
 
 VOID = {"meta", "link", "img", "br", "input"}
@@ -77,26 +76,7 @@ class TestPage:
         assert linked["1.00 ± 0.00"] == f"#{OTHER.anchor}"
         assert [number for number, link in linked.items() if not link] == ["missing"]
 
-    def test_runs_have_their_configuration_and_machine(self, written: Path):
-        shown = Page(written.read_text())
-        assert json.dumps(RUN.config, indent=2) in shown.text
-        for words in ("H200", "abc", RUN.label, OTHER.label, "2 runs. Commits: abc. Machines: H200."):
-            assert words in shown.text
-
-    def test_runs_that_are_called_the_same_are_told_apart_by_their_folders(self, tmp_path: Path, plate: ReportFigure):
-        alike = [Source("DST2d, seeds 0-1", path=f"../tau-{tau}-s0-1", config={"tau": tau}) for tau in (1, 2)]
-        other = Source("Hopper2d, seeds 0-1", path="../other")
-        exported = Source("DST2d, seeds 0-1", path="../../results/dst.json")
-        sources = (*alike, other, exported, Source("DST2d, seeds 0-1"))
-        path = write_report(tmp_path, Report(figures=[replace(plate, sources=sources)]))
-        named = ["DST2d, seeds 0-1 (tau-1-s0-1)", "DST2d, seeds 0-1 (tau-2-s0-1)", "Hopper2d, seeds 0-1"]
-        named += ["DST2d, seeds 0-1 (dst)", "DST2d, seeds 0-1"]
-        assert sorted(re.findall(r"<h3 [^>]*>([^<]*)<", path.read_text())) == sorted(named)
-        assert f"Runs: {', '.join(named)}" in Page(path.read_text()).text
-        markdown = path.with_name("report.md").read_text()
-        assert sorted(re.findall(r"^### (.*)$", markdown, re.MULTILINE)) == sorted(named)
-
-    def test_needs_nothing_from_outside_and_can_be_read_by_keyboard_and_by_ear(self, written: Path):
+    def test_the_page_needs_nothing_from_outside_and_is_accessible(self, written: Path):
         text = written.read_text()
         shown = Page(text)
         of = lambda tag: [attributes for name, attributes in shown.tags if name == tag]
@@ -148,8 +128,30 @@ def test_nothing_is_written_through_a_link(tmp_path: Path):
     assert not (tmp_path / "tables").exists()
 
 
-def test_several_runs_of_a_cell_are_all_linked():
-    more = Source("Hopper2d ours, seeds 5-6", "", (5, 6))
-    both = replace(small().cells["Hopper2d", "ours"], sources=(RUN, more))
-    text = page.page(Report(sheets=[small(cells={("Hopper2d", "ours"): both})]), {})
-    assert f'<a href="#{more.anchor}">seeds 5-6</a>' in text
+SHEET = Sheet(
+    "table1",
+    "Title",
+    "Caption",
+    ["Pond", "Lake"],
+    ["ours", "theirs", "none"],
+    [Metric("HV", {"Pond": 2})],
+    {
+        ("Pond", "ours"): Cell({"HV": np.array([100.0, 300.0])}, (0, 1), 9, 9, printed={"HV": (150.0, 10.0)}),
+        ("Pond", "theirs"): Cell({"HV": np.array([90.0])}, (0,), 5, 9),
+    },
+)
+PAGE = "before\n<!-- qpensieve paper report table1 -->\nold\n<!-- end of table1 -->\nafter\n"
+
+
+def test_what_stands_between_the_marks_is_replaced(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    insert(page, "table1", SHEET, {})
+    text = page.read_text()
+    assert text.startswith("before\n<!-- qpensieve paper report table1 -->\n")
+    assert text.endswith("<!-- end of table1 -->\nafter\n")
+    assert "old" not in text
+    assert "| Pond | HV (x10^2) | 2.00 ± 1.00 (1.50 ± 0.10) | 0.90, at 5 of 9 |" in text
+    assert "Without a run yet: Lake, none." in text
+    insert(page, "table1", SHEET, {})
+    assert page.read_text() == text

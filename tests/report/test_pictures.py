@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +16,6 @@ from qpensieve.report.pictures import draw_pictures
 from tests.records.test_search import REFERENCE, make_record, make_rows
 from tests.report import runs
 from tests.report.searches import draw_generations, draw_predictions, make_run
-
-
-def test_every_picture_can_be_asked_for():
-    assert (*pictures.PICTURES,) == get_args(pictures.What)
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -36,11 +32,6 @@ def test_the_pictures_of_a_run_are_those_that_it_has_data_for(tmp_path: Path, ca
     one = runs.make_table(np.arange(3.0).reshape(3, 1, 1))
     alone = runs.make_run(tmp_path / "one", one, runs.train_rows(3), domain="foreign")
     assert names(alone) == ["curves.png", "training.png"]  # one objective has no front
-
-
-def test_a_folder_that_is_missing_is_named_before_what_it_lacks(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match="is not a run folder: it does not exist"):
-        pictures.plot(tmp_path / "none", what="training")
 
 
 @pytest.mark.parametrize("draw", [draw_generations, draw_predictions])

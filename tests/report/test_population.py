@@ -10,10 +10,8 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
 
-from qpensieve.metrics import hypervolume
-from qpensieve.report import population
 from tests.records.test_search import FIRST, REFERENCE, VOLUMES, make_record, make_rows
-from tests.report.runs import EXACT, foot
+from tests.report.runs import foot
 from tests.report.searches import (
     draw_generations,
     draw_predictions,
@@ -62,23 +60,6 @@ class TestGenerations:
         assert num > 0
         assert foot(generations).endswith(f"{num} of 20 measured policies are out of sight · reference (0, -10)")
 
-    def test_dst2d_shows_its_exact_front_and_ceiling_and_leaves_out_a_far_reference(
-        self, tmp_path: Path, drawn: list[Figure]
-    ):
-        front = EXACT.points
-        objs = np.broadcast_to(front[None, None, [2, 3]], (6, 2, 2, 2)).copy()
-        record = make_record(objs=objs, reference=np.array([0.0, -50.0]))
-        draw_generations(make_run(tmp_path, record, domain="DST2d"))
-        axes = panel(drawn[0], "seed 3")
-        np.testing.assert_array_equal(labelled(axes)["exact front"], front)
-        assert "reference" not in labelled(axes)
-        assert axes.get_ylim()[0] > -15
-        assert axes.get_xlim()[0] < 0 < 23.7 < axes.get_xlim()[1]
-        assert axes.get_xlabel() == "treasure (value)"
-        ceiling = labelled(panel(drawn[0], "archive's hypervolume"))["ceiling 1,055 (whole exact front)"]
-        assert ceiling[0, 1] == pytest.approx(hypervolume(front, record.reference))
-        assert foot(drawn[0]).endswith("reference (0, -50)")
-
     def test_more_objectives_are_drawn_in_pairs_of_the_first_seed(self, tmp_path: Path, drawn: list[Figure]):
         d, num_pairs = 4, 6
         record = make_search(d)
@@ -96,27 +77,6 @@ class TestGenerations:
         places = [axes.get_position() for axes in (*panels, volumes)]
         assert not any(a.overlaps(b) for i, a in enumerate(places) for b in places[:i])
         assert set(labelled(volumes)) == {"seed 3", "seed 4", "warm-up ends"}
-
-    def test_at_most_five_seeds_have_panels_but_all_have_a_curve(self, tmp_path: Path, drawn: list[Figure]):
-        draw_generations(make_run(tmp_path, make_search(2, num_seeds=6)))
-        *panels, volumes = titles(drawn[0])
-        assert [title.split(":")[0] for title in panels] == [f"seed {i}" for i in range(3, 8)]
-        assert {f"seed {i}" for i in range(3, 9)} < set(labelled(panel(drawn[0], volumes)))
-        with pytest.raises(ValueError, match="a front needs at least two objectives"):
-            draw_generations(make_run(tmp_path, make_search(1)))
-
-    def test_of_many_generations_a_few_fronts_and_volumes_are_drawn(
-        self, tmp_path: Path, drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
-    ):
-        record = make_search(2, num_generations=8)
-        monkeypatch.setattr(population, "MOST_VOLUMES", 3)
-        draw_generations(make_run(tmp_path, record))
-        assert len(steps(drawn[0].axes[0])) == population.MOST_FRONTS < 9
-        at = sorted({1, 10, 20, *record.generation_ends()})
-        volumes = labelled(panel(drawn[0], "archive's hypervolume"))
-        for seed in (0, 1):
-            plain = [(t, record.hypervolume_of(seed, t)) for t in at]
-            np.testing.assert_allclose(volumes[f"seed {3 + seed}"], plain)
 
     def test_a_warm_up_and_an_empty_archive_are_enough(self, tmp_path: Path, drawn: list[Figure]):
         record = replace(make_rows([0, 1], [0, 0]), reference=np.array([50.0, 50.0]), archive_seed=np.full(4, 7))
@@ -166,22 +126,3 @@ class TestPredictions:
                 np.testing.assert_array_equal(points[f"reached, seed {3 + seed}"], reached)
                 ends = np.asarray(arrows.get_offsets()) + np.transpose([arrows.U, arrows.V])
                 np.testing.assert_allclose(ends, reached)
-
-    def test_what_has_no_prediction_or_no_end_is_left_out(self, tmp_path: Path, drawn: list[Figure]):
-        record = make_record()
-        record.predicted[0, 1, 0] = np.nan
-        draw_predictions(make_run(tmp_path, record))
-        assert "predictions of 3 tasks" in drawn[0].get_suptitle()
-        begun = make_rows([0, 1, 2, 3, 4], [0, 0, 0, 1, 1])  # with the starts of two generations
-        draw_predictions(make_run(tmp_path, begun))
-        assert "4 tasks in 1 whole generation" in drawn[1].get_suptitle()
-        short = make_rows([0, 1, 2, 3], [0, 0, 0, 1])  # of the length that the settings say, or not
-        for length, num in ((2, 2), (1, 3)):
-            draw_predictions(make_run(tmp_path, short, agent={"stages": {"generation_iterations": length}}))
-            assert len(drawn) == num
-        draw_predictions(make_run(tmp_path, make_record(predicted=np.full((2, 2, 2, 2), np.nan))))
-        assert len(drawn) == 3
-
-    def test_more_objectives_have_a_panel_each_and_no_arrows(self, tmp_path: Path, drawn: list[Figure]):
-        draw_predictions(make_run(tmp_path, make_search(3)))
-        assert [title.split("\n")[0] for title in titles(drawn[0])] == [f"objective {i + 1}" for i in range(3)]

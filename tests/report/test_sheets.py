@@ -50,13 +50,13 @@ TABLES = Path(__file__).with_name("tables")
 
 
 class TestText:
-    def test_renderings_are_as_stored(self):
+    def test_tables_are_rendered_as_stored(self):
         table = sheets.table(small())
         assert text.markdown(table) == (TABLES / "table_1.markdown").read_text()
         assert text.latex(table) == (TABLES / "table_1.tex").read_text()
         assert text.csv(sheets.value_lines(small())) == (TABLES / "table_1.csv").read_text()
 
-    def test_statistics(self):
+    def test_statistics_of_a_sheet(self):
         rows = list(csv.DictReader(io.StringIO(text.csv(sheets.statistics_lines(small())))))
         assert len(rows) == 2 * 2 * 2
         first = rows[0]
@@ -116,19 +116,6 @@ class TestView:
             assert sheets.best_columns(small(), "Hopper2d", replace(UT, is_lower_better=is_lower)) == [best]
         assert sheets.table(sheet).notes == {"Stopped early.": "a", "Other units.": "b"}
         assert sheets.text_cell(sheet, "Hopper2d", "ours", UT).notes == ("Other units.", "Stopped early.")
-
-    def test_powers_by_size_where_none_is_set(self):
-        large = small(cells={("Hopper2d", "ours"): cell([1.0], [-123_456.0])}, corner="a|b")
-        powers = [sheets.power_of(large, row, metric) for row, metric in (("Hopper2d", UT), ("Walker2d", UT))]
-        assert [*powers, sheets.power_of(large, "Hopper2d", HV)] == [5, 0, 6]
-        assert sheets.format_scaled(-0.001, 0) == "0.00"
-        assert "| a\\|b | metric |" in text.markdown(sheets.table(large))
-
-    @pytest.mark.parametrize(
-        ("seeds", "words"), [((4,), "seed 4"), ((0, 1, 2), "seeds 0-2"), ((0, 2), "seeds 0, 2"), ((5, 6), "seeds 5-6")]
-    )
-    def test_seeds_in_words(self, seeds, words):
-        assert sheets.seeds_in_words(seeds) == words
 
 
 def test_an_anchor_names_a_run_and_nothing_else():

@@ -43,7 +43,7 @@ def obedient(num_seeds: int) -> np.ndarray:
 
 
 class TestSummary:
-    def test_of_perfect_boats_equals_the_ceilings(self, tmp_path: Path):
+    def test_the_summary_of_perfect_boats_equals_the_ceilings(self, tmp_path: Path):
         run = make_run(tmp_path, "DST2d", obedient(2))
         content = write_summary(run)
         assert json.loads((run / "summary.json").read_text()) == content
@@ -61,7 +61,7 @@ class TestSummary:
         assert content["objectives"] == ["treasure", "time"]
         assert format_summary(content).split("--")[0].split()[-2:] == ["treasure", "time"]
 
-    def test_has_three_columns_of_ut_that_are_measured_apart(self, tmp_path: Path):
+    def test_the_summary_has_three_columns_of_ut_that_are_measured_apart(self, tmp_path: Path):
         """Asked, calibrated by the stored map, and the best row, from the same episodes of the evaluation."""
         run, lam = make_run(tmp_path, "DST2d", obedient(2)[:, ::-1]), test_table(2)
         backwards = np.stack([np.arange(99, -1, -1), np.arange(100)])
@@ -91,14 +91,14 @@ class TestSummary:
         ],
         ids=["obeys", "same", "against"],
     )
-    def test_advises_to_train_longer_or_to_calibrate(
+    def test_the_summary_advises_to_train_longer_or_to_calibrate(
         self, returns: np.ndarray, is_no_gain: bool, is_calibrated: bool, tmp_path: Path
     ):
         text = format_summary(summarize_run(make_run(tmp_path, "qpensieve/DST2d-v0", returns)))
         assert ("Train longer" in text, "qpensieve calibrate" in text) == (is_no_gain, is_calibrated)
         assert "exact ceilings, full protocol: UT 7.757" in text
 
-    def test_compares_the_policy_with_its_best_row_on_other_episodes(self, tmp_path: Path):
+    def test_the_summary_compares_the_policy_with_its_best_row_on_other_episodes(self, tmp_path: Path):
         """Rows bring 1, but two of them 3 by luck in one half of their episodes: no row is better than another."""
         returns = np.ones((1, 100, 10, 2))
         returns[0, 0, ::2] = returns[0, 1, 1::2] = 3.0
@@ -121,14 +121,14 @@ class TestSummary:
         text = text[text.index("Following the preference") :]
         return text.partition("HV is not")[0].partition("The best row")[0].strip()
 
-    def test_has_no_hypervolume_without_a_reference_point(self, tmp_path: Path):
+    def test_the_summary_has_no_hypervolume_without_a_reference_point(self, tmp_path: Path):
         content = summarize_run(make_run(tmp_path, "Hopper2d", np.ones((1, 100, 10, 2)), reference=False))
         assert "HV" not in content["per_seed"]
         assert "HV" not in content["over_seeds"]
         assert "dst" not in content
         format_summary(content)
 
-    def test_without_a_full_evaluation_says_what_to_run(self, tmp_path: Path):
+    def test_the_summary_without_a_full_evaluation_says_what_to_run(self, tmp_path: Path):
         run = make_run(tmp_path, "DST2d")
         with pytest.raises(ValueError, match=f"no full evaluation yet: run 'qpensieve evaluate {run}'"):
             write_summary(run)
@@ -136,7 +136,7 @@ class TestSummary:
 
 
 class TestTable:
-    def test_shows_the_ceilings_and_the_treasures_of_dst2d(self, tmp_path: Path):
+    def test_the_table_shows_the_ceilings_and_the_treasures_of_dst2d(self, tmp_path: Path):
         returns = obedient(2)
         returns[1] = (0.7, -1.0)  # this one only ever takes the first
         content = summarize_run(make_run(tmp_path, "DST2d", returns - 1.0, returns))  # the newest counts
@@ -149,7 +149,7 @@ class TestTable:
         assert "exact ceilings, full protocol: UT 7.757 (one fixed trip 6.18), HV 1055.0" in text
         assert "seed 5: 12% of the front's treasures; ends at 0.7" in text
 
-    def test_has_a_row_for_every_seed_and_columns_that_stay_apart(self, tmp_path: Path):
+    def test_the_table_has_a_row_for_every_seed(self, tmp_path: Path):
         returns = np.random.default_rng(0).uniform(0, 4e4, (3, 100, 10, 4))
         lines = format_summary(summarize_run(make_run(tmp_path, "LunarLander4d", returns))).splitlines()
         assert lines[0] == "LunarLander4d, qpensieve, step 1,000, full protocol (100 preferences)"
@@ -162,15 +162,3 @@ class TestTable:
         assert {len(one) + len(two) - 2 for one, two in zip(*blocks, strict=True)} == {5 + 4}
         assert blocks[0][3][5] == "-"  # a front's size has no mean
         assert max(map(len, lines)) < 80
-
-    @pytest.mark.parametrize(
-        ("domain", "height", "is_incomparable", "is_empty"),
-        [("DST2d", 1.0, True, False), ("DST2d", -60.0, False, True), ("Hopper2d", 1.0, False, False)],
-    )
-    def test_says_what_the_hypervolume_means(
-        self, domain: str, height: float, is_incomparable: bool, is_empty: bool, tmp_path: Path
-    ):
-        text = format_summary(summarize_run(make_run(tmp_path, domain, np.full((1, 100, 10, 2), height))))
-        assert ("HV is not comparable with the paper's" in text) == is_incomparable
-        said = "HV is 0: no return is above the reference point (0, -50) in every objective"
-        assert (said in text) == is_empty

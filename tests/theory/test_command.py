@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from qpensieve.theory import command
 
 
@@ -27,8 +25,3 @@ def test_the_study_writes_intervals_and_seeds(tmp_path, capsys, monkeypatch):
     assert content["settings"]["seed"] == 1
     assert all(row["minus low"] <= row["minus naive"] <= row["minus high"] for row in content["rows"])
     assert "full envelope" in capsys.readouterr().out
-
-
-def test_a_temperature_of_0_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="temperature"):
-        command.theory(command.Settings(tmp_path, temperature=0.0))

@@ -80,3 +80,20 @@ def test_coverage_sets_by_hand():
     np.testing.assert_allclose(coverage.coverage_set(only), [[1, 1]])
     symmetric = coverage.coverage_set(chain(length=7))
     np.testing.assert_allclose(symmetric, symmetric[::-1, ::-1], atol=1e-9)
+
+
+def test_a_random_momdp_has_the_asked_size_and_sparsity():
+    spec = RandomSpec(30, 4, 3, num_successors=5, reward_density=0.25, end_probability=0.1)
+    momdp = random_momdp(np.random.default_rng(0), spec)
+    assert momdp.r.shape == (30, 4, 3)
+    assert ((momdp.p_next > 0).sum(axis=-1) == 5).all()
+    np.testing.assert_allclose(momdp.p_next.sum(axis=-1), 0.9)
+    assert 0.15 < (momdp.r != 0).mean() < 0.35
+
+
+def test_the_ends_of_the_chain_pay_and_end():
+    momdp = chain(length=5, slip=0.0)
+    assert momdp.r[0, 0].tolist() == [1.0, 0.0]
+    assert momdp.r[4, 1].tolist() == [0.0, 1.0]
+    assert momdp.p_next[0, 0].sum() == 0.0
+    assert momdp.p_next[2, 1].tolist() == [0, 0, 0, 1, 0]

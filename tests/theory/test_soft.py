@@ -51,13 +51,6 @@ def test_an_end_carries_no_entropy():
     assert not soft.evaluate(ended, soft.uniform_policy(ended, 1), 1.0).any()
 
 
-def test_an_action_never_taken_adds_no_entropy_and_no_nan():
-    logp = np.array([[[0.0, -np.inf]]])
-    assert soft.entropy(logp).item() == 0.0
-    q = soft.evaluate(two_armed(), logp, 1.0)
-    assert np.isfinite(q).all()
-
-
 def test_tiny_temperatures_do_not_overflow():
     values = np.array([[[1e5, 0.0, 1e5]]])
     np.testing.assert_allclose(np.exp(soft.soft_policy(values, 1e-8)), [[[0.5, 0.0, 0.5]]])

@@ -3,10 +3,10 @@
 Beside it what the tests of runs share: tiny settings, the command as a real process, and the comparison of two runs.
 """
 
+import errno
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +34,18 @@ TINY: dict[str, Any] = {
 }
 """Settings of a run of seconds in which everything happens: the replay wraps around, snapshots are pushed and dropped,
 checkpoints are written at evaluations and in between."""
+POPULATION: dict[str, Any] = {
+    "steps": 960,
+    "divisions": 2,
+    "rollout_steps": 16,
+    "num_lanes": 2,
+    "minibatches": 2,
+    "epochs": 2,
+    "hidden": 8,
+    "warmup_iterations": 2,
+    "generation_iterations": 1,
+}
+"""Settings of a search of seconds: three tasks, a warm-up and generations."""
 CACHE = {
     "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.0",
@@ -41,6 +53,13 @@ CACHE = {
 """Environment variables by which processes keep compiled code between runs, as `conftest` does for the tests."""
 NEVER = 1e6
 """Seconds between checkpoints in a run that is to write them at evaluations only."""
+
+
+def tiny_run(domain: str = "DST2d", **settings: Any) -> Any:
+    """The configuration of such a run of Q-Pensieve, with checkpoints at evaluations only."""
+    from qpensieve.config import default_config, override
+
+    return override(default_config(domain), {**TINY, "checkpoint_seconds": NEVER, **settings})
 
 
 def complete(run: Any) -> None:
@@ -75,38 +94,69 @@ def stop_at(run: Any, step: int) -> None:
         complete(run)
 
 
+def advance_to(session: Any, step: int) -> None:
+    """Train a session up to a step."""
+    while session.step < step:
+        session.advance()
+
+
+def refuse(message: str) -> None:
+    """Fail where a warning is given that should not be."""
+    raise AssertionError(f"unexpected warning: {message}")
+
+
+def no_space(*_: Any, **__: Any) -> None:
+    """Take the place of a function that writes, on a full disk."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def words(settings: dict[str, Any]) -> list[str]:
     """The settings as options of the command line."""
     return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
-def command(*arguments: str | Path, moment: str = "", step: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run `qpensieve` as a process of its own, struck at `moment` of `step` if there is one."""
-    program = [sys.executable, "-m", "tests.train.kill_run", moment or "never", str(step)]
-    return subprocess.run(
-        [*program, *map(str, arguments)],
-        cwd=ROOT,
-        env=os.environ | CACHE,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        start_new_session=True,  # so that a Ctrl-C for all of its processes does not reach ours
-    )
 
 
 def assert_same_run(run: Path, other: Path) -> None:
     """Final checkpoint, replay, kept parameters, evaluations and rows of the log are equal, but for fields time_*."""
     (one, ours), (two, theirs) = _final(run), _final(other)
     assert one.name == two.name
-    _assert_same_arrays(one / "arrays.npz", two / "arrays.npz")
+    _assert_same_files(one / "arrays.npz", two / "arrays.npz")
     assert _replay(run, ours).tobytes() == _replay(other, theirs).tobytes()
-    _assert_same_arrays(run / "evaluations.npz", other / "evaluations.npz")
+    _assert_same_files(run / "evaluations.npz", other / "evaluations.npz")
     mine, others = sorted(rows(run)), sorted(rows(other))
     assert mine == others, [pair for pair in zip(mine, others, strict=False) if pair[0] != pair[1]][:2]
     names = sorted(path.name for path in (run / "parameters").iterdir())
     assert names == sorted(path.name for path in (other / "parameters").iterdir())
     for name in names:
-        _assert_same_arrays(run / "parameters" / name, other / "parameters" / name)
+        _assert_same_files(run / "parameters" / name, other / "parameters" / name)
+
+
+def assert_same_arrays(arrays: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> None:
+    """The same names, types and bits."""
+    assert arrays.keys() == others.keys()
+    assert [name for name, one in arrays.items() if bits(one) != bits(others[name])] == []
+
+
+def bits(array: np.ndarray) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.tobytes()
+
+
+def everything(session: Any) -> dict[str, np.ndarray]:
+    """Copies of all that learning changes, rows of the replay included."""
+    held = session.replay_rows()
+    arrays = session.arrays() | ({} if held is None else {"replay": held[0], "first row": np.asarray(held[1])})
+    return {name: value.copy() for name, value in arrays.items()}
+
+
+def assert_same_sessions(session: Any, other: Any) -> None:
+    """Two agents or trainers hold the same bits."""
+    ours, theirs = (everything(getattr(one, "session", one)) for one in (session, other))
+    assert_same_arrays(ours, theirs)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder but its lock."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "run.lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def rows(run: Path) -> list[str]:
@@ -138,11 +188,9 @@ def _replay(run: Path, meta: dict[str, Any]) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate(parts, axis=1)[:, -capacity:])
 
 
-def _assert_same_arrays(path: Path, other: Path) -> None:
+def _assert_same_files(path: Path, other: Path) -> None:
     with np.load(path) as ours, np.load(other) as theirs:
-        assert sorted(ours.files) == sorted(theirs.files)
-        different = [name for name in ours.files if ours[name].tobytes() != theirs[name].tobytes()]
-    assert different == []
+        assert_same_arrays(dict(ours), dict(theirs))
 
 
 def _strike() -> None:
@@ -150,71 +198,28 @@ def _strike() -> None:
     time.sleep(60)
 
 
-def _interrupt() -> None:
-    """Ctrl-C in a terminal: it reaches the helper processes too."""
-    os.killpg(os.getpgid(0), signal.SIGINT)
-
-
-def _after(owner: Any, name: str, is_time: Callable[..., bool], act: Callable[[], None]) -> None:
-    """Have `act` called after `owner.name`, once, when `is_time` says so of its arguments."""
-    _wrap(owner, name, is_time, act, is_before=False)
-
-
-def _before(owner: Any, name: str, is_time: Callable[..., bool], act: Callable[[], None]) -> None:
-    _wrap(owner, name, is_time, act, is_before=True)
-
-
-def _wrap(owner: Any, name: str, is_time: Callable[..., bool], act: Callable[[], None], is_before: bool) -> None:
+def _wrap(owner: Any, name: str, is_time: Callable[..., bool], is_before: bool = False) -> None:
+    """Strike once after `owner.name` was called, or before, when `is_time` says so of its arguments."""
     plain, done = getattr(owner, name), []
 
     def wrapped(*arguments: Any, **named: Any) -> Any:
         result = None if is_before else plain(*arguments, **named)
         if not done and is_time(*arguments, **named):
             done.append(True)
-            act()
+            _strike()
         return plain(*arguments, **named) if is_before else result
 
     setattr(owner, name, wrapped)
 
 
 def prepare(moment: str, step: int) -> None:
-    """Arrange for the blow."""
-    from qpensieve.learning.predictor import AgentPredictor
-    from qpensieve.records import checkpoint
-    from qpensieve.records.log import MetricsLog
-    from qpensieve.train import run
+    """Arrange for the blow: once a block is done and not logged; or before a whole checkpoint gets its name."""
     from qpensieve.train.trainer import Trainer
 
-    folder = f"step_{step:09d}"
-    at_step = lambda self, *_: self.session.step == step
-    moments: dict[str, Callable[[], None]] = {
-        "never": lambda: None,
-        # A block is done, and not yet logged.
-        "block": lambda: _after(Trainer, "advance", lambda self: self.step == step, _strike),
-        # The evaluation is in its file and in the log, the checkpoint has not begun.
-        "evaluated": lambda: _before(run.Run, "save", at_step, _strike),
-        # All of the checkpoint is on the disk but its name.
-        "writing": lambda: _before(os, "rename", lambda _, path: Path(path).name == folder, _strike),
-        # The checkpoint stands; older ones and their replay have not been cleared away.
-        "saved": lambda: _after(checkpoint, "save", lambda _, saved, *__: saved == step, _strike),
-        # Half a line of the log is on the disk.
-        "row": lambda: _before(MetricsLog, "write", lambda self, *row: _half(self, step, *row[:3]), _strike),
-        # The full evaluation is in its file and not in the log.
-        "full": lambda: _before(MetricsLog, "write", lambda _, event, *__: event == "full evaluation", _strike),
-        "interrupt evaluation": lambda: _after(
-            AgentPredictor, "act_all", lambda self, *_, **__: self.step == step, _interrupt
-        ),
-        "interrupt full": lambda: _before(run.Run, "evaluate_fully", lambda _: True, _interrupt),
-    }
-    moments[moment]()
-
-
-def _half(log: Any, step: int, event: str, at: int, values: Any) -> bool:
-    if at < step:
-        return False
-    log._file.write('{"event": "evaluation", "ste')
-    log._file.flush()
-    return True
+    if moment == "block":
+        _wrap(Trainer, "advance", lambda self: self.step == step)
+    elif moment == "writing":
+        _wrap(os, "rename", lambda _, path: Path(path).name == f"step_{step:09d}", is_before=True)
 
 
 def main() -> None:

@@ -1,7 +1,5 @@
 """Alarms: signs by hand, told once, the same for a run that was stopped and resumed."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +7,7 @@ import pytest
 
 from qpensieve.config import default_config, override, spec_of, with_schedule
 from qpensieve.train import alarms
-from qpensieve.train import run as runs
 from qpensieve.train.alarms import Aim, Alarm, Limits
-from qpensieve.train.run_loop import Options
-from tests.train.kill_run import complete, stop_at
-from tests.train.test_run import tiny
 
 ENTROPY_LIMIT: Any = pytest.approx(-6.9)
 DST = Limits(2, (23.7, -1.0), 0.99)
@@ -79,33 +73,6 @@ def test_a_loss_is_a_utility_below_half_of_the_best_so_far():
     assert of(10.0, 3.0, 4.9) == [Alarm("utility", 0, 4.9, 5.0)]
     assert of(1.0, -16.0) == [Alarm("utility", 0, -16.0, 0.5)]
     assert of(-10.0, -16.0) == []
-
-
-@pytest.fixture
-def nervous(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs for which nearly every entropy is an alarm, now and then."""
-    monkeypatch.setattr(alarms, "ENTROPY_SLACK", -1.35)
-
-
-def _alarms(path: Path) -> list[dict[str, Any]]:
-    rows = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
-    return [row for row in rows if row["event"] == "alarm"]
-
-
-@pytest.mark.usefixtures("nervous")
-def test_a_run_writes_early_alarms_silently_and_does_not_repeat_them_after_a_stop(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-):
-    complete(runs.start(tmp_path / "whole", tiny(), Options()))
-    told, shown = _alarms(tmp_path / "whole"), capfd.readouterr()
-    entropy = [row for row in told if row["sign"] == "entropy"]
-    assert {row["who"] for row in entropy} <= {"seed 0", "seed 1"}
-    assert entropy
-    assert all(row["value"] < row["limit"] == pytest.approx(0.7) for row in entropy)
-    assert "alarm" not in shown.out + shown.err
-    stop_at(runs.start(tmp_path / "stopped", tiny(), Options(quiet=True)), 320)
-    complete(runs.resume(tmp_path / "stopped", Options(quiet=True), print))
-    assert _alarms(tmp_path / "stopped") == told
 
 
 def test_early_alarms_are_only_logged_and_later_ones_are_shown_too():

@@ -24,7 +24,7 @@ from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.trainer import Trainer, num_workers
 from qpensieve.train.workers import CollectionWorkers, can_work
 from qpensieve.types import Behaviour
-from tests.train.kill_run import TINY
+from tests.train.kill_run import TINY, advance_to, assert_same_arrays
 
 SEEDS, BLOCK, HIDDEN = [3, 4, 9], 60, 16
 FIELDS = ("rows", "lam", "episodes", "done")
@@ -62,18 +62,11 @@ def assert_same_block(one: Collected, other: Collected) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-def assert_same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        np.testing.assert_array_equal(value, other[name], err_msg=name)
-        assert value.dtype == other[name].dtype
-
-
 @pytest.mark.parametrize("domain", ["DST2d", "Hopper3d", "LunarLander4d"])
 def test_workers_collect_what_one_process_does_also_after_a_restore(domain: str):
     flat, collector = some_parameters(domain), alone(domain)
     with workers_of(domain) as workers:
-        assert_same_state(collector.state(), workers.state())
+        assert_same_arrays(collector.state(), workers.state())
         blocks, saved = [], {}
         for number in range(4):
             policy = None if number == 0 else flat + np.float32(0.01 * number)
@@ -81,7 +74,7 @@ def test_workers_collect_what_one_process_does_also_after_a_restore(domain: str)
             assert_same_block(
                 collector.collect(None if policy is None else collector.policy(policy), number), blocks[-1]
             )
-            assert_same_state(collector.state(), workers.state())
+            assert_same_arrays(collector.state(), workers.state())
             if number == 1:
                 saved = workers.state()
         with workers_of(domain, num_workers=3) if domain == "DST2d" else nullcontext(workers) as other:
@@ -106,7 +99,7 @@ def test_a_worker_that_is_killed_is_named_and_the_next_block_starts_new_ones():
         with pytest.raises(EnvError, match=r"^DST2d: the process that steps lanes 1 to 2 was killed by SIGKILL"):
             workers.collect(flat, 1)
         assert all(process.poll() is not None for process in processes)
-        assert_same_state(before, workers.state())
+        assert_same_arrays(before, workers.state())
         collector.collect(None, 0)
         assert_same_block(collector.collect(collector.policy(flat), 1), workers.collect(flat, 1))
 
@@ -118,16 +111,16 @@ def test_a_block_that_was_begun_is_the_one_that_is_asked_for():
         for number, begun, asked in ((0, None, None), (1, flat, flat), (2, other, flat), (3, flat, None)):
             workers.begin(begun, number)
             before = workers.state()  # that of the block before, while the workers collect
-            assert_same_state(collector.state(), before)
+            assert_same_arrays(collector.state(), before)
             policy = None if asked is None else collector.policy(asked)
             assert_same_block(collector.collect(policy, number), workers.collect(asked, number))
         workers.begin(flat, 4)
         saved = collector.state()
         collector.collect(None, 4)
         workers.restore(saved)
-        assert_same_state(saved, workers.state())
+        assert_same_arrays(saved, workers.state())
         workers.collect(None, 4)
-        assert_same_state(collector.state(), workers.state())
+        assert_same_arrays(collector.state(), workers.state())
         workers.processes[0].process.kill()
         workers.processes[0].process.wait()
         workers.begin(flat, 5)
@@ -145,26 +138,8 @@ def test_an_error_in_a_worker_has_its_type_and_lane_and_changes_nothing():
         broken[2] = np.nan
         with pytest.raises(FloatingPointError, match=r"^Hopper2d: action\[0\] is nan in lane 2 at step"):
             workers.collect(broken, 1)
-        assert_same_state(before, workers.state())
+        assert_same_arrays(before, workers.state())
         assert_same_block(collector.collect(collector.policy(flat), 1), workers.collect(flat, 1))
-
-
-def test_an_interrupt_in_the_middle_of_a_block_leaves_the_session_before_it(monkeypatch: pytest.MonkeyPatch):
-    collector = alone("DST2d")
-    with workers_of("DST2d") as workers:
-        workers.collect(None, 0)
-        before, processes = workers.state(), [one.process for one in workers.processes]
-
-        def interrupted() -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(workers.processes[1], "receive", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            workers.collect(None, 1)
-        assert all(process.poll() is not None for process in processes)
-        assert_same_state(before, workers.state())
-        collector.collect(None, 0)
-        assert_same_block(collector.collect(None, 1), workers.collect(None, 1))
 
 
 ORPHANS = """
@@ -202,14 +177,6 @@ def is_running(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_workers_do_not_import_jax():
-    """It takes longer than everything else that they import."""
-    code = "import sys, qpensieve.train.workers, qpensieve.learning.acting; print('jax' in sys.modules)"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert answer.stdout.split() == ["False"]
 
 
 def test_what_workers_are_not_for():
@@ -252,23 +219,18 @@ class TestTraining:
     def tiny(num_threads: int) -> RunConfig:
         return override(default_config("DST2d"), {**TINY, "num_threads": num_threads})
 
-    @staticmethod
-    def advance_to(trainer: Trainer, step: int) -> None:
-        while trainer.step < step:
-            trainer.advance()
-
-    def test_it_does_not_matter_who_collects_and_a_restored_run_may_change_it(self):
+    def test_training_with_and_without_workers_is_the_same(self):
         one, two = Trainer(self.tiny(1)), Trainer(self.tiny(2))
         assert (type(one.collector), type(two.collector)) == (Collector, CollectionWorkers)
         for trainer in (one, two):
-            self.advance_to(trainer, 200)
-        assert_same_state(one.arrays(), two.arrays())
+            advance_to(trainer, 200)
+        assert_same_arrays(one.arrays(), two.arrays())
         np.testing.assert_array_equal(one.replay_rows()[0], two.replay_rows()[0])
         saved, rows = one.arrays(), one.replay_rows()
-        self.advance_to(one, 260)
+        advance_to(one, 260)
         two.restore(saved, *rows)
-        self.advance_to(two, 260)
-        assert_same_state(one.arrays(), two.arrays())
+        advance_to(two, 260)
+        assert_same_arrays(one.arrays(), two.arrays())
         two.close()
 
 

@@ -95,21 +95,6 @@ def test_an_exact_critic_has_no_error_but_the_noise(domain: str, lam: tuple[floa
     assert max(row.rest) <= critic_error.TOLERANCE
 
 
-def test_every_action_but_the_first_brings_its_bonus(monkeypatch: pytest.MonkeyPatch):
-    config = replace(MOSAC, domain=ENDLESS, seeds=1)
-    parameters, follow = exact(config), CriticMeter.follow
-    biases = []
-    for bonus in (0.0, 1.0):
-
-        def paid(self: CriticMeter, *given: Any, bonus: float = bonus) -> Any:
-            act = follow(self, *given)
-            return lambda obs, t: (act(obs, t)[0], np.full(obs.shape[:2], bonus, np.float32))
-
-        monkeypatch.setattr(CriticMeter, "follow", paid)
-        biases.append(np.array(measure(config, parameters, [LAM])[0].bias))
-    np.testing.assert_allclose(biases[0] - biases[1], DISCOUNT / (1.0 - DISCOUNT), rtol=0.01)
-
-
 def test_a_critic_that_is_off_is_found_out():
     parameters = exact(MOSAC)
     parameters[".critic.net.last.bias"] += np.array([3.0, -4.0], np.float32)
@@ -209,19 +194,6 @@ def test_preferences_are_those_of_the_paper_or_of_the_curves():
     ]
     hopper = replace(MOSAC, domain="Hopper3d")
     assert len(CriticMeter(hopper, None, FEW).preferences) == 4
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"pairs": 1}, "pairs must be at least 2"),
-        ({"rollouts": 1}, "rollouts must be at least 2"),
-        ({"seed": -1}, "seed must be 0 or more"),
-    ],
-)
-def test_sampling_that_makes_no_sense_is_refused(changes: dict[str, Any], words: str):
-    with pytest.raises(ValueError, match=words):
-        CriticMeter(MOSAC, None, replace(FEW, **changes))
 
 
 def test_a_population_has_no_such_critic():

@@ -12,7 +12,6 @@ import qpensieve
 from qpensieve import cli
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.config import RunConfig
-from qpensieve.errors import UserFileError
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticRow
@@ -87,17 +86,6 @@ def test_what_cannot_be_measured_is_said(folder: Path, tmp_path: Path):
     with pytest.raises(CheckpointError, match="holds no parameters to measure"):
         measure_run(folder)
     assert not (folder / CRITIC).exists()
-
-
-def test_a_folder_that_cannot_be_written_is_told_before_the_measurement(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    def refuse(path: Path) -> None:
-        raise UserFileError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr("qpensieve.train.critic_error.check_can_write", refuse)
-    said: list[str] = []
-    with pytest.raises(UserFileError, match=r"critic\.json"):
-        measure_run(folder, sampling=FEW, say=said.append)
-    assert said == []
 
 
 def test_the_command_shows_a_table(folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -10,7 +10,7 @@ import pytest
 from qpensieve.config import default_config, override
 from qpensieve.envs import DOMAINS
 from qpensieve.envs.base import SHORT_EPISODES
-from qpensieve.preferences import check_preference, test_table
+from qpensieve.preferences import test_table
 from qpensieve.train import evaluate as evaluation
 from qpensieve.train.evaluate import curve_preferences, evaluate, foreign_lanes, protocols
 from qpensieve.train.loop import open_session
@@ -60,14 +60,6 @@ def test_returns_are_those_of_a_slow_loop_over_gymnasium(domain: str):
             for e in range(2):
                 expected = slow_return(domain, seed, 2 * p + e, LAM[p], act)
                 np.testing.assert_allclose(returns[s, p, e], expected, rtol=1e-5, atol=1e-4)  # Gymnasium pays float32
-
-
-def test_it_gives_the_same_every_time_and_whatever_else_is_evaluated():
-    act = linear_policy("Hopper2d")
-    returns = evaluate("Hopper2d", [0, 1], act, LAM, episodes=2)
-    np.testing.assert_array_equal(evaluate("Hopper2d", [0, 1], act, LAM, episodes=2), returns)
-    np.testing.assert_array_equal(evaluate("Hopper2d", [1], act, LAM, episodes=2), returns[1:])
-    np.testing.assert_array_equal(evaluate("Hopper2d", [0], act, LAM[:2], episodes=2), returns[:1, :2])
 
 
 def test_how_many_rows_a_policy_acts_on_does_not_depend_on_the_seeds():
@@ -134,13 +126,6 @@ def test_a_short_evaluation_costs_no_more_than_twice_what_was_trained_since_the_
     assert (len(on.short) + len(on.curve)) * SHORT_EPISODES * (spec.max_steps or 0) <= 2 * config.eval_period
 
 
-@pytest.mark.parametrize(("d", "num"), [(1, 0), (2, 3), (3, 4), (4, 5), (5, 0)])
-def test_curve_preferences_are_the_papers(d: int, num: int):
-    curves = curve_preferences(d)
-    assert curves.shape == (num, d)
-    check_preference(curves, d)
-
-
 def test_curve_preferences_of_two_three_and_four_objectives():
     assert curve_preferences(2).tolist() == [[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]]
     assert sorted(curve_preferences(3)[1:].tolist()) == [[0.1, 0.1, 0.8], [0.1, 0.8, 0.1], [0.8, 0.1, 0.1]]
@@ -151,14 +136,6 @@ def test_curve_preferences_of_two_three_and_four_objectives():
 
 class TestParts:
     """Foreign environments are played a few preferences at a time."""
-
-    def test_numbers_do_not_depend_on_how_many_are_played_at_once(self):
-        # Without products, which round by the size of a batch.
-        act = lambda obs, lam: np.tanh(obs[..., :2] * lam - obs[..., 2:])
-        whole = evaluate(POINTS, [2, 9], act, LAM, 2, 20)
-        assert len(np.unique(whole)) == whole.size
-        parts = [evaluate(POINTS, [2, 9], act, LAM[part], 2, 20, first_row=part.start) for part in (TWO, LAST)]
-        np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
 
     @pytest.mark.parametrize(("at_once", "expected"), [(1, 4), (9, 8), (12, 12)])
     def test_as_many_lanes_as_whole_preferences_need(self, at_once: int, expected: int, monkeypatch: Any):

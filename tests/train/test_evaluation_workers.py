@@ -1,6 +1,5 @@
 """Evaluations in worker processes: the same numbers and files as in one process, whatever happens meanwhile."""
 
-import io
 import json
 import signal
 from collections.abc import Iterator
@@ -14,8 +13,7 @@ import pytest
 from qpensieve.algos import mosac
 from qpensieve.callbacks import CallbackError
 from qpensieve.callbacks.group import Callbacks
-from qpensieve.config import RunConfig, default_config, override
-from qpensieve.console import LEARNING, Progress
+from qpensieve.config import RunConfig
 from qpensieve.envs import DOMAINS
 from qpensieve.errors import EnvError
 from qpensieve.learning.acting import num_parameters
@@ -26,7 +24,7 @@ from qpensieve.train.run_loop import Options, Run
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, spare_cores
 from qpensieve.train.workers import EvaluationJob, EvaluationWorkers
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, rows
+from tests.train.kill_run import assert_same_run, complete, refuse, rows, tiny_run
 
 SEEDS, HIDDEN = [3, 4, 9], 64
 PREFERENCES = np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
@@ -121,10 +119,9 @@ def test_as_many_cores_evaluate_as_are_to_spare(
     assert spare_cores(*given) == spare
 
 
-def tiny(num_threads: int | None = 1, **settings: Any) -> RunConfig:
-    return override(
-        default_config("DST2d"), {**TINY, "checkpoint_seconds": NEVER, "num_threads": num_threads, **settings}
-    )
+def tiny(**settings: Any) -> RunConfig:
+    """With a process for evaluations."""
+    return tiny_run(num_threads=1, **settings)
 
 
 def slowly(run: Run) -> list[int]:
@@ -143,16 +140,8 @@ def slowly(run: Run) -> list[int]:
     return taken
 
 
-@pytest.fixture(scope="module")
-def foreground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose training waited for its evaluations."""
-    folder = tmp_path_factory.mktemp("evaluation") / "foreground"
-    complete(runs.start(folder, tiny(None), QUIET))
-    return folder
-
-
 class TestRuns:
-    def test_files_and_what_callbacks_are_told_are_those_of_a_run_that_waits(self, foreground: Path, tmp_path: Path):
+    def test_files_and_what_callbacks_are_told_are_those_of_a_run_that_waits(self, whole: Path, tmp_path: Path):
         told: list[tuple[str, int]] = []
 
         class Notes:
@@ -167,19 +156,19 @@ class TestRuns:
         run.callbacks = Callbacks([Notes()])
         complete(run)
         assert taken == [400, 600]  # each when the next was due
-        assert_same_run(tmp_path / "run", foreground)
-        logged = [event for event in map(event_of, rows(foreground)) if event[0] != "alarm"]
+        assert_same_run(tmp_path / "run", whole)
+        logged = [event for event in map(event_of, rows(whole)) if event[0] != "alarm"]
         assert sorted(told) == sorted(logged)
         assert told.index(("evaluation", 200)) > told.index(("train", 240))  # nothing waits for it
 
-    def test_no_checkpoint_of_a_later_step_lacks_it(self, foreground: Path, tmp_path: Path):
+    def test_no_later_checkpoint_lacks_an_evaluation(self, whole: Path, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(checkpoint_seconds=0.0), QUIET)
         taken = slowly(run)
         complete(run)
         assert taken == [220, 420]
-        assert_same_run(tmp_path / "run", foreground)
+        assert_same_run(tmp_path / "run", whole)
 
-    def test_a_callback_that_fails_twice_still_leaves_the_run_saved(self, foreground: Path, tmp_path: Path):
+    def test_a_callback_that_fails_twice_still_leaves_the_run_saved(self, whole: Path, tmp_path: Path):
         class Broken:
             def on_step(self, step: int) -> None:
                 if step == 260:
@@ -198,10 +187,10 @@ class TestRuns:
             complete(run)
         assert run.last_checkpoint_step == 260
         complete(runs.resume(tmp_path / "run", QUIET, refuse))
-        assert_same_run(tmp_path / "run", foreground)
+        assert_same_run(tmp_path / "run", whole)
 
     @pytest.mark.parametrize("again", [False, True])
-    def test_a_lost_process_stops_the_run_which_goes_on(self, again: bool, foreground: Path, tmp_path: Path):
+    def test_a_lost_process_stops_the_run_which_goes_on(self, again: bool, whole: Path, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         slowly(run)
         trainer = run.session
@@ -228,10 +217,10 @@ class TestRuns:
             complete(run)
         assert run.last_checkpoint_step == (200 if again else 400)
         complete(runs.resume(tmp_path / "run", QUIET, refuse))
-        assert_same_run(tmp_path / "run", foreground)
+        assert_same_run(tmp_path / "run", whole)
 
     def test_an_evaluation_that_is_in_its_file_alone_gets_its_row(
-        self, foreground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         write = MetricsLog.write
 
@@ -248,25 +237,9 @@ class TestRuns:
         run = runs.resume(tmp_path / "run", QUIET, refuse)
         assert run.session.step == 200
         complete(run)
-        assert_same_run(tmp_path / "run", foreground)
-
-
-def test_the_progress_line_says_so():
-    out = io.StringIO()
-    progress = Progress(100, 0, out)
-    progress.enter(LEARNING)
-    for step, is_running in ((10, True), (20, False)):
-        progress.mark_evaluation(is_running)
-        progress.show(step, force=True)
-    during, after = out.getvalue().splitlines()[-2:]
-    assert "learning, evaluation running  10/100 steps" in during
-    assert "learning  20/100 steps" in after
+        assert_same_run(tmp_path / "run", whole)
 
 
 def event_of(row: str) -> tuple[str, int]:
     parsed = json.loads(row)
     return parsed["event"], parsed["step"]
-
-
-def refuse(message: str) -> None:
-    raise AssertionError(f"unexpected warning: {message}")

@@ -79,8 +79,3 @@ def test_sigterm_outside_of_training_interrupts_once():
         signal.raise_signal(signal.SIGTERM)
         assert is_terminated()
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_sigterm_is_left_to_programs_that_handle_it_themselves():
-    with interrupts():
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -84,16 +84,6 @@ def test_a_seed_does_not_depend_on_the_seeds_that_learn_with_it():
     assert int(first[0].agent.snapshots.filled[0].sum()) == 2
 
 
-def test_a_seed_among_others_is_the_same_as_alone():
-    """Another program: to rounding, after the two updates of a block."""
-    learner, together, alone = _learner(), [], []
-    for seeds, results in ((SEEDS, together), (SEEDS[:1], alone)):
-        rows = _stacked(seeds, num=CAPACITY)
-        state = learner.write(learner.init(jnp.asarray(seeds)), Block(rows))
-        results += learner.learn(state, Block(rows[:, :HALF]))
-    assert_same_to_rounding(jax.tree.map(lambda leaf: leaf[:1], together), alone)
-
-
 def test_seeds_differ_from_each_other_from_the_start():
     learner = _learner()
     state = learner.init(jnp.asarray(SEEDS))
@@ -155,18 +145,6 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
             by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(i + 1))
     assert_trees_close(second(state.agent), by_hand, 1e-5)
     assert by_hand.snapshots.filled.all()
-
-
-def test_updates_and_rows_are_counted():
-    learner = _learner()
-    state = learner.init(jnp.asarray(SEEDS))
-    state = learner.write(state, _block(SEEDS))
-    assert (state.num_updates.tolist(), state.replay.written.tolist()) == ([0] * 3, [BLOCK] * 3)
-    for i in range(2):
-        state, *_ = learner.learn(state, _block(SEEDS, block=1 + i))
-    assert (state.num_updates.tolist(), state.replay.written.tolist()) == ([2 * BLOCK] * 3, [3 * BLOCK] * 3)
-    np.testing.assert_array_equal(state.replay.rows[:, 2 * BLOCK : 3 * BLOCK], _stacked(SEEDS, block=2))
-    np.testing.assert_array_equal(state.agent.sac.optimizers.actor[0].count, [2 * BLOCK] * 3)
 
 
 def test_the_new_rows_are_there_for_the_first_update_of_their_block():

@@ -42,20 +42,6 @@ def test_what_is_made_is_what_was_reckoned_with(algo: str, monkeypatch: pytest.M
     check_memory(algorithm, layout, 800, seeds + 1)
 
 
-def test_the_replay_of_few_seeds_is_reckoned_with_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(machine, "memory", lambda: 1000)
-    with pytest.raises(MemoryError, match=r"of 1 seed need at least 0.0 GiB, this machine has 0.0 GiB: not even one"):
-        Trainer(small("qpensieve", 1))
-
-
-def test_a_longer_plan_is_refused_before_the_replay_grows(monkeypatch: pytest.MonkeyPatch):
-    trainer = Trainer(override(small("mosac", 1), {"replay_capacity": 10_000_000_000}))
-    with pytest.raises(MemoryError, match=r"of 1 seed need at least .* at most a replay_capacity of"):
-        trainer.plan(10_000_000_000)
-    assert trainer.config.steps == 1000
-    trainer.close()
-
-
 def test_foreign_environments_take_memory_of_the_host(monkeypatch: pytest.MonkeyPatch):
     """Two seeds step one each, and ten episodes of twelve preferences are played at once."""
     config = override(default_config("tests.envs.foreign:PointMass", "mosac"), SMALL | {"seeds": 2})
@@ -87,15 +73,6 @@ def test_what_a_population_makes_is_what_was_reckoned_with(algo: str, monkeypatc
     monkeypatch.setattr(machine, "memory", lambda: num - 1)
     with pytest.raises(MemoryError, match=r"of 2 seeds"):
         PopulationTrainer(config)
-
-
-def test_a_grid_that_is_too_fine_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(machine, "memory", lambda: 2**34)
-    config = override(default_config("Hopper5d", "pgmorl"), {"divisions": 100_000, "total": "per-task"})
-    with pytest.raises(MemoryError, match=r"with 4,1\d\d,\d\d\d,.* tasks each need .*: not even one seed can fit"):
-        PopulationTrainer(config)
-    with pytest.raises(ValueError, match=r"steps must be at least \d+, got"):
-        PopulationTrainer(override(config, {"total": "shared"}))
 
 
 def test_memory_is_the_machines_or_the_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -10,21 +10,15 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve import cli
 from qpensieve.algos.hybrid_sac import CASES
 from qpensieve.config import (
     RunConfig,
-    check,
-    check_fits,
     default_config,
-    from_dict,
     override,
-    to_dict,
 )
 from qpensieve.envs import get_domain
 from qpensieve.envs.deep_sea import FRONT
 from qpensieve.learning.losses import flatten
-from qpensieve.methods import METHODS as ALL
 from qpensieve.methods import make_algorithm
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
@@ -32,9 +26,8 @@ from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.run_loop import Options
-from qpensieve.train.session import DivergedError
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, stop_at
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, refuse, stop_at
 
 QUIET = Options(quiet=True)
 ROOMS = "tests.envs.foreign:Corridor"
@@ -49,12 +42,6 @@ FEW = [pytest.param(algo, marks=[] if algo == "cnder" else pytest.mark.slow) for
 """CN-DER, which has the most to lose, in the default suite; all of them among the slow tests."""
 SOME = [pytest.param(algo, marks=[] if algo in ("cnder", "envelope") else pytest.mark.slow) for algo in METHODS]
 """Also Envelope, whose replay has priorities and discrete rows."""
-
-
-def _lanes_per_seed(config: RunConfig) -> int:
-    algorithm = make_algorithm(config.algo, config.agent, get_domain(config.domain).spec)
-    assert algorithm.preferences is not None
-    return len(algorithm.preferences) * algorithm.num_lanes
 
 
 def tiny(algo: str, domain: str = "DST2d", **changes: Any) -> RunConfig:
@@ -86,7 +73,7 @@ def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: str, step:
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
     run = runs.start(tmp_path / "run", tiny(algo), QUIET)
     stop_at(run, step)
-    resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
+    resumed = runs.resume(tmp_path / "run", QUIET, refuse)
     assert resumed.session.step == step
     complete(resumed)
     assert_same_run(tmp_path / "run", whole(algo))
@@ -135,54 +122,6 @@ def test_the_host_acts_as_the_device_does(algo: str):
     assert (host != host[:, :1]).any()
 
 
-@pytest.mark.parametrize(
-    ("kind", "algo"),
-    [
-        pytest.param(qpensieve.SAC, "sac", marks=pytest.mark.slow),
-        pytest.param(qpensieve.HybridSAC, "hybrid-sac", marks=pytest.mark.slow),
-        (qpensieve.CNDER, "cnder"),
-        pytest.param(qpensieve.EnvelopeDQN, "envelope", marks=pytest.mark.slow),
-    ],
-)
-def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: str, tmp_path: Path):
-    config = tiny(algo)
-    known = flat(config.agent)
-    small = {name: known[name] for name in ("hidden", "batch_size", *OWN[algo]) if name in known}
-    make = lambda: kind("DST2d", seeds=2, block=20, random_steps=100, replay_capacity=120, **small)
-    agent = make().learn(240)
-    obs, lam = np.random.default_rng(0).uniform(0, 11, (5, 2)), [0.5, 0.5]
-    action = agent.predict(obs, lam, seed=1)
-    assert action.shape == (5, 2)
-    assert np.abs(action).max() <= 1.0
-    sampled = [agent.predict(obs, lam, deterministic=False, generator=np.random.default_rng(1)) for _ in range(2)]
-    np.testing.assert_array_equal(*sampled)
-    agent.save(tmp_path / "agent")
-    loaded = qpensieve.load(tmp_path / "agent")
-    assert type(loaded) is kind
-    np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
-    for one in (agent, loaded):
-        one.learn(60)
-    ours, theirs = agent.session.arrays(), loaded.session.arrays()
-    assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
-    assert agent.evaluate(episodes=1).ut.shape == (2,)
-
-
-def _who_diverged(trainer: Trainer, num_rows: int, row: int) -> str:
-    values = np.zeros((num_rows, 2))
-    values[row, 1] = np.nan
-    with pytest.raises(DivergedError) as caught:
-        trainer._check_finite("a value", values)
-    return str(caught.value).removeprefix("a value of ").removesuffix(" is no longer finite at step 0")
-
-
-def test_what_diverged_is_named_by_seed_and_preference():
-    trainer = Trainer(tiny("hybrid-sac", first_seed=7))
-    names = [_who_diverged(trainer, 4, row) for row in range(4)]  # an array that leads with agents
-    assert names == [f"seed {seed}, preference {lam}" for seed in (7, 8) for lam in ("0.9,0.1", "0.8,0.2")]
-    assert _who_diverged(trainer, 8, 5) == names[2]  # one that leads with lanes, two to an agent
-    assert _who_diverged(Trainer(tiny("cnder", first_seed=7)), 2, 1) == "seed 8"
-
-
 def test_hints_tell_the_preference_of_each_step():
     trainer = Trainer(tiny("cnder"))
     collected = trainer.collector.collect(None, 0)
@@ -196,24 +135,8 @@ def test_hints_tell_the_preference_of_each_step():
 
 
 class TestDiscreteActions:
-    @pytest.mark.parametrize("algo", [name for name in ALL if name != "envelope"])
-    def test_are_refused_by_all_but_envelope(self, algo: str, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-        words = ["train", "DeepSeaTreasure", "--algo", algo, "--preset", "quick", "--out", str(tmp_path)]
-        words += ["--preferences", "0.5,0.5"] if algo == "hybrid-sac" else []
-        with pytest.raises(SystemExit) as end:
-            cli.main(words)
-        assert end.value.code == 1
-        message = capsys.readouterr().err
-        assert f"{algo} needs continuous actions, but DeepSeaTreasure has 4 discrete ones" in message
-        assert not any(tmp_path.iterdir())
-
-    @pytest.mark.parametrize("algo", ["mosac", "pgmorl"])
-    def test_of_a_foreign_environment_are_refused_by_all_but_envelope(self, algo: str):
-        with pytest.raises(ValueError, match=rf"{algo} needs continuous actions, but {ROOMS} has 2 .*--algo envelope"):
-            qpensieve.Agent(ROOMS, algo=algo, preset="quick", reference=(-3.0, -3.0))
-
     @pytest.mark.slow
-    def test_of_a_foreign_environment_are_learned_saved_and_loaded(self, tmp_path: Path):
+    def test_discrete_actions_of_a_foreign_environment_are_learned(self, tmp_path: Path):
         """Rooms 1 to 5, from 3; action 1 goes left and pays the second objective, 2 goes right and pays the first.
 
         A detour pays as much as the way straight on, so the discount is low.
@@ -230,7 +153,7 @@ class TestDiscreteActions:
         with pytest.raises(ValueError, match=r"obs must have shape \(\) or \(n,\), got \(2, 2\)"):
             agent.predict(np.zeros((2, 2)), [0.5, 0.5])
 
-    def test_envelope_learns_with_them(self, tmp_path: Path):
+    def test_envelope_trains_on_discrete_actions(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope", "DeepSeaTreasure", steps=300), QUIET)
         complete(run)
         assert isinstance(run.session, Trainer)
@@ -239,22 +162,8 @@ class TestDiscreteActions:
         assert "of 10 treasures" in format_summary(summarize_run(tmp_path / "run"))
 
 
-class TestConfig:
-    @pytest.mark.parametrize("algo", ALL)
-    @pytest.mark.parametrize("preset", ["paper", "quick"])
-    def test_presets_can_run_and_survive_json(self, algo: str, preset: str):
-        config = default_config("DST2d", algo, preset)
-        check(config)
-        assert from_dict(to_dict(config)) == config
-
-    @pytest.mark.parametrize("domain", CASES)
-    def test_hybrids_train_the_cases_of_the_figure(self, domain: str):
-        config = default_config(domain, "hybrid-sac")
-        algorithm = make_algorithm(config.algo, config.agent, get_domain(domain).spec)
-        assert (algorithm.agents_per_seed, algorithm.num_lanes) == (2, 2)
-
-    def test_hybrids_without_a_figure_need_preferences(self):
-        with pytest.raises(
-            ValueError, match="preferences must be given for Hopper2d: the paper's figure has them for DST2d"
-        ):
-            check_fits(default_config("Hopper2d", "hybrid-sac"))
+@pytest.mark.parametrize("domain", CASES)
+def test_hybrids_train_the_cases_of_the_figure(domain: str):
+    config = default_config(domain, "hybrid-sac")
+    algorithm = make_algorithm(config.algo, config.agent, get_domain(domain).spec)
+    assert (algorithm.agents_per_seed, algorithm.num_lanes) == (2, 2)

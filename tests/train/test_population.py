@@ -11,39 +11,30 @@ import jax
 import numpy as np
 import pytest
 
-from qpensieve import cli
 from qpensieve.config import RunConfig, default_config, override
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.population import pgmorl, ppo
-from qpensieve.population.members import Member
-from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks, iteration_steps
+from qpensieve.population.pgmorl import OWN, PgmorlConfig, iteration_steps
 from qpensieve.preferences import das_dennis
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
-from qpensieve.records.scores import summarize
 from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.run_loop import Options
-from qpensieve.train.session import DivergedError, EnvFailedError
-from tests.train.kill_run import CACHE, NEVER, ROOT, assert_same_run, complete, stop_at
+from qpensieve.train.session import EnvFailedError
+from tests.train.kill_run import CACHE, NEVER, POPULATION, ROOT, assert_same_run, complete, refuse, stop_at
 
 QUIET = Options(quiet=True)
-TINY: dict[str, Any] = {
+TINY: dict[str, Any] = POPULATION | {
     "seeds": 2,
     "first_seed": 2,  # seeds 2 and 3 reach a treasure within so few steps: archives and populations are not empty
     "steps": 1150,  # eleven iterations of 96, and 94 that are not enough for a twelfth
     "eval_period": 300,
     "parameters_period": 500,
     "checkpoint_seconds": NEVER,
-    "divisions": 2,
-    "rollout_steps": 16,
-    "num_lanes": 2,
-    "minibatches": 2,
-    "epochs": 2,
-    "hidden": 8,
     "learning_rate": 3e-3,
     "warmup_iterations": 4,
     "generation_iterations": 2,
@@ -79,12 +70,10 @@ def trained(config: RunConfig, iterations: int) -> PopulationTrainer:
 class TestRun:
     @pytest.mark.parametrize("algo", METHODS)
     @pytest.mark.parametrize("iteration", [*(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4)), 7])
-    def test_stopped_and_resumed_ends_as_if_it_never_had_been(
-        self, algo: str, iteration: int, whole: Any, tmp_path: Path
-    ):
+    def test_a_search_stopped_and_resumed_ends_the_same(self, algo: str, iteration: int, whole: Any, tmp_path: Path):
         """In the warm-up, at its end (where tasks are about to be chosen), and in the middle of a generation."""
         stop_at(runs.start(tmp_path / "run", tiny(algo), QUIET), iteration * 96)
-        resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
+        resumed = runs.resume(tmp_path / "run", QUIET, refuse)
         assert resumed.session.step == iteration * 96
         complete(resumed)
         assert_same_run(tmp_path / "run", whole(algo))
@@ -93,10 +82,9 @@ class TestRun:
             np.testing.assert_array_equal(value, getattr(theirs, name), err_msg=name)
 
     @pytest.mark.parametrize("algo", METHODS)
-    def test_trained_longer_it_ends_the_same_whether_stopped_or_not(self, algo: str, tmp_path: Path):
+    def test_a_search_made_longer_ends_the_same_stopped_or_not(self, algo: str, tmp_path: Path):
         """Rates and preferences are planned for the new length when it is asked for, not when the run is resumed."""
         ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-        refuse = lambda message: pytest.fail(message)
         complete(runs.start(ours, tiny(algo, steps=700), QUIET))
         shutil.copytree(ours, theirs)
         complete(runs.resume(theirs, QUIET, refuse, steps=TINY["steps"]))
@@ -110,7 +98,7 @@ class TestRun:
         assert evaluations.load(ours / EVALUATIONS).full_steps.tolist() == [672, 1056]
 
     @pytest.mark.parametrize("algo", METHODS)
-    def test_uses_the_budget_and_no_more(self, algo: str, whole: Any):
+    def test_a_search_uses_its_budget_and_no_more(self, algo: str, whole: Any):
         record = search.load(whole(algo) / SEARCH)
         assert record.num_iterations == 11
         assert record.generation_ends() == [4, 6, 8, 10, 11]
@@ -126,15 +114,7 @@ class TestRun:
         table = evaluations.load(whole(algo) / EVALUATIONS)
         assert table.short_steps.tolist() == [384, 672, 960, 1056]  # the first iteration at or after each 300
 
-    def test_per_task_gives_every_task_the_whole_budget(self, tmp_path: Path):
-        run = runs.start(tmp_path / "run", tiny(total="per-task", steps=200, seeds=1), QUIET)
-        complete(run)
-        summary = summarize_run(tmp_path / "run")
-        assert summary["search"]["iterations"] == 200 // 32
-        assert summary["step"] == 192
-        assert summary["environment_steps_per_seed"] == 192 * 3
-
-    def test_counts_every_step_that_is_simulated(self):
+    def test_a_search_counts_every_simulated_step(self):
         trainer = PopulationTrainer(tiny(seeds=1))
         counted = {"training": 0, "fitness": 0}
         for name, lanes in (("training", trainer._collector.lanes), ("fitness", trainer._fitness.lanes)):
@@ -163,48 +143,8 @@ class TestRun:
         assert (one.record.objs[:, 0] != other.record.objs[:, 0]).any()
 
 
-class TestMembers:
-    @pytest.mark.parametrize("lost", ["optimizer", "moments", "nothing"])
-    def test_the_original_and_a_sample_of_it_go_on_alike_only_when_all_of_it_is_copied(self, lost: str):
-        """The sample of task 1 takes the place of task 1, which changes nothing; one that lost a part does."""
-        config = tiny(seeds=1, warmup_iterations=2)
-        ours, theirs = trained(config, 2), trained(config, 2)
-        stay = lambda trainer, source: Tasks(source, trainer._lam[0].copy(), np.full((3, 2), np.nan))
-        sample = ours._members()
-        if lost == "optimizer":
-            fresh = jax.tree.map(np.array, PopulationTrainer(config)._state.optimizer)
-            sample = Member(type(sample.state)(sample.state.actor, sample.state.critic, fresh), sample.moments)
-        if lost == "moments":
-            sample = Member(sample.state, PopulationTrainer(config)._members().moments)
-        samples = type(ours.searches[0].samples)(sample, ours._objs[0].copy(), ours._node[0].copy())
-        search_state = ours.searches[0]
-        ours.searches[0] = type(search_state)(search_state.reference, search_state.archive, search_state.graph, samples)
-        ours._propose = lambda i: stay(ours, np.array([OWN, 1, OWN]))  # pyright: ignore[reportAttributeAccessIssue]
-        theirs._propose = lambda i: stay(theirs, np.full(3, OWN))  # pyright: ignore[reportAttributeAccessIssue]
-        for one in (ours, theirs):
-            one.advance()
-        same = [
-            a.tobytes() == b.tobytes()
-            for a, b in zip(jax.tree.leaves(ours._members()), jax.tree.leaves(theirs._members()), strict=True)
-        ]
-        assert all(same) == (lost == "nothing")
-
-    def test_one_does_not_depend_on_the_others(self):
-        """One compiled program: the networks of the other tasks differ."""
-        ours, theirs = PopulationTrainer(tiny(seeds=1)), PopulationTrainer(tiny(seeds=1))
-        others = theirs._members().state
-        for leaf in jax.tree.leaves((others.actor, others.critic)):
-            leaf[1:] += 0.1
-        theirs._state = jax.tree.map(jax.numpy.asarray, others)
-        for one in (ours, theirs):
-            one.advance()
-        leaves = [jax.tree.leaves(one._members()) for one in (ours, theirs)]
-        assert all(a[0].tobytes() == b[0].tobytes() for a, b in zip(*leaves, strict=True))
-        assert any(a[1].tobytes() != b[1].tobytes() for a, b in zip(*leaves, strict=True))
-
-
 class TestFitness:
-    def test_is_the_mean_action_on_normalised_observations(self):
+    def test_fitness_is_of_the_mean_action_on_normalised_observations(self):
         """Sampled actions or raw observations would give a false front."""
         trainer = trained(tiny(seeds=1), 3)
         kept = trainer._kept()
@@ -221,7 +161,7 @@ class TestFitness:
             np.testing.assert_allclose(trainer._objs[0, task], total, atol=1e-6)
         assert kept.shape == (3, (2 * 8 + 8) + (8 * 8 + 8) + (8 * 2 + 2) + 2 + 2 * 2)  # no critic, no Adam
 
-    def test_takes_several_episodes_where_starts_are_random(self):
+    def test_fitness_takes_several_episodes_where_starts_are_random(self):
         assert flat(default_config("Hopper2d", "pgmorl").agent)["fitness_episodes"] > 1
         trainer = trained(tiny(domain="Hopper2d", fitness_episodes=3, steps=400), 1)
         assert trainer._fitness.lanes.num_lanes == 18
@@ -229,18 +169,6 @@ class TestFitness:
         np.testing.assert_array_equal(again[0], trainer._objs)
         np.testing.assert_array_equal(again[0], again[1])
         assert (again[2] != again[0]).any()  # every iteration has starts of its own
-
-    def test_a_policy_that_answers_many_preferences_is_one_point_of_the_front(self):
-        """Where starts are random its rows differed by chance, and every row counted as a policy of its own."""
-        trainer = trained(tiny(domain="Hopper2d", fitness_episodes=1, steps=400), 3)
-        preferences = das_dennis(2, 20)
-        returns = trainer.evaluate(preferences, 3)
-        scores = summarize(returns, preferences, np.array([0.0, -1000.0]))
-        for seed in range(2):
-            objs = trainer.policies_of(seed).objs
-            answering = np.unique((preferences @ objs.T).argmax(axis=1))
-            assert len(np.unique(returns[seed].mean(axis=1), axis=0)) == len(answering) < len(preferences)
-            assert scores.front_size[seed] <= len(answering)
 
 
 class TestSearch:
@@ -295,41 +223,16 @@ class TestSearch:
         np.testing.assert_array_equal(trainer._lam[0], tasks.lam)
         assert trainer.iteration == trainer._generation_start == 4
 
-    def test_nodes_tell_what_training_changed(self):
-        trainer = trained(tiny(seeds=1), 8)
-        graph, record = trainer.searches[0].graph, trainer.search_record()
-        for node, parent in enumerate(graph.parent.tolist()):
-            if parent >= 0:
-                np.testing.assert_allclose(graph.delta[node], graph.objs[node] - graph.objs[parent])
-        # Roots, then every second iteration.
-        expected = record.objs[[0, 2, 4, 6, 8], 0].reshape(-1, 2)
-        np.testing.assert_array_equal(graph.objs, expected)
-        np.testing.assert_allclose(np.linalg.norm(graph.lam, axis=1), 1.0)
 
-
-class TestPfa:
-    def test_slides_from_each_preference_to_the_next(self, whole: Any):
-        """11 iterations, 4 of them warm-up, generations of 2: the way gone is 2/7, 4/7, 6/7, 1 of half."""
-        record = search.load(whole("pfa") / SEARCH)
-        base = np.array([0.0, 0.5, 1.0])
-        np.testing.assert_allclose(record.lam[:5, 0, :, 0], np.tile(base, (5, 1)))
-        for end, share in zip([6, 8, 10, 11], [2 / 7, 4 / 7, 6 / 7, 1.0], strict=True):
-            np.testing.assert_allclose(record.lam[end, 0, :, 0], np.clip(base + 0.5 * share, 0, 1))
-            np.testing.assert_allclose(record.lam[end, 0].sum(axis=1), 1.0)
-        np.testing.assert_allclose(record.lam[11, 0, :-1, 0], base[1:])  # task k ends where task k + 1 began
-
-    def test_every_task_keeps_its_own_policy(self):
-        trainer = trained(tiny("pfa", seeds=1), 4)
-        before = trainer._members()
-        trainer._begin_generation()
-        for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(trainer._members()), strict=True):
-            np.testing.assert_array_equal(a, b)
-
-    def test_refuses_three_objectives(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-        with pytest.raises(SystemExit):
-            cli.main(["train", "Hopper3d", "--algo", "pfa", "--preset", "quick", "--out", str(tmp_path)])
-        assert "pfa needs two objectives, but Hopper3d has 3" in capsys.readouterr().err
-        assert not any(tmp_path.iterdir())
+def test_pfa_slides_from_each_preference_to_the_next(whole: Any):
+    """11 iterations, 4 of them warm-up, generations of 2: the way gone is 2/7, 4/7, 6/7, 1 of half."""
+    record = search.load(whole("pfa") / SEARCH)
+    base = np.array([0.0, 0.5, 1.0])
+    np.testing.assert_allclose(record.lam[:5, 0, :, 0], np.tile(base, (5, 1)))
+    for end, share in zip([6, 8, 10, 11], [2 / 7, 4 / 7, 6 / 7, 1.0], strict=True):
+        np.testing.assert_allclose(record.lam[end, 0, :, 0], np.clip(base + 0.5 * share, 0, 1))
+        np.testing.assert_allclose(record.lam[end, 0].sum(axis=1), 1.0)
+    np.testing.assert_allclose(record.lam[11, 0, :-1, 0], base[1:])  # task k ends where task k + 1 began
 
 
 @pytest.mark.parametrize(
@@ -374,13 +277,13 @@ class TestConfig:
             ({"reference": (1.0,)}, "reference must have 2 numbers, one per objective of DST2d .*, got 1"),
         ],
     )
-    def test_what_cannot_run_is_refused(self, changes: dict[str, Any], message: str):
+    def test_settings_of_a_search_that_cannot_run_are_refused(self, changes: dict[str, Any], message: str):
         with pytest.raises(ValueError, match=message):
             PopulationTrainer(tiny(**changes))
 
 
 class TestUpdates:
-    def test_are_told_the_preference_the_scale_of_returns_and_a_falling_rate(self, monkeypatch: pytest.MonkeyPatch):
+    def test_updates_get_the_preference_the_scale_of_returns_and_a_falling_rate(self, monkeypatch: pytest.MonkeyPatch):
         """Weights on normalised rewards (a scale of 1), yesterday's scale or a rate that stays would go unnoticed."""
         trainer = PopulationTrainer(tiny(seeds=1))
         update, told = trainer._learner.update, []
@@ -400,7 +303,7 @@ class TestUpdates:
             np.testing.assert_allclose(aims.learning_rate, TINY["learning_rate"] * (1 - iteration / 11), rtol=1e-6)
         assert trainer.generation == 2
 
-    def test_lanes_begin_anew_with_every_stage_and_only_then(self, monkeypatch: pytest.MonkeyPatch):
+    def test_lanes_restart_with_every_stage_and_only_then(self, monkeypatch: pytest.MonkeyPatch):
         trainer = PopulationTrainer(tiny(seeds=1))
         start, started = trainer._collector.start, []
         monkeypatch.setattr(trainer._collector, "start", lambda: (started.append(trainer.iteration), start()))
@@ -409,66 +312,42 @@ class TestUpdates:
         assert started == [0, 4, 6, 8]
 
 
-class TestArchives:
-    def test_say_when_and_under_which_preference_a_policy_was_found(self):
-        trainer = trained(tiny(), 9)
-        for seed, found in enumerate(trainer.searches):
-            assert len(found.archive.objs)
-            for objs, at, lam in zip(found.archive.objs, found.archive.found_at, found.archive.lam, strict=True):
-                reached = trainer.record.objs[at, seed]
-                tasks = np.flatnonzero((reached == objs).all(axis=1))
-                assert len(tasks)
-                assert any(np.array_equal(trainer.record.lam[at, seed, task], lam) for task in tasks.tolist())
+@pytest.mark.parametrize(
+    ("iteration", "calls"),
+    [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), pytest.param(3, 3, marks=pytest.mark.slow), (4, 12)],
+)
+def test_failures_in_a_fitness_episode_or_a_rollout_leave_no_trace(
+    iteration: int, calls: int, whole: Any, tmp_path: Path
+):
+    """At the very start, in the warm-up, at a generation's start; resumed, all is as if nothing had failed."""
+    run = runs.start(tmp_path / "run", tiny(), QUIET)
+    trainer = run.session
+    assert isinstance(trainer, PopulationTrainer)
+    goal = iteration * trainer.block
+    run.train_blocks(lambda: trainer.step >= goal)
+    count = iter(range(1000))
+    lanes = trainer._fitness.lanes if calls > 10 else trainer._collector.lanes
+    step = lanes.step
 
+    def failing(actions: Any) -> Any:
+        if next(count) == calls:
+            raise EnvError("the simulator is gone")
+        return step(actions)
 
-class TestFailures:
-    @pytest.mark.parametrize(
-        ("iteration", "calls"),
-        [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), pytest.param(3, 3, marks=pytest.mark.slow), (4, 12)],
-    )
-    def test_in_a_fitness_episode_or_a_rollout_leave_no_trace(
-        self, iteration: int, calls: int, whole: Any, tmp_path: Path
-    ):
-        """At the very start, in the warm-up, at a generation's start; resumed, all is as if nothing had failed."""
-        run = runs.start(tmp_path / "run", tiny(), QUIET)
-        trainer = run.session
-        assert isinstance(trainer, PopulationTrainer)
-        goal = iteration * trainer.block
-        run.train_blocks(lambda: trainer.step >= goal)
-        count = iter(range(1000))
-        lanes = trainer._fitness.lanes if calls > 10 else trainer._collector.lanes
-        step = lanes.step
-
-        def failing(actions: Any) -> Any:
-            if next(count) == calls:
-                raise EnvError("the simulator is gone")
-            return step(actions)
-
-        lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
-        kept = "the run is saved" if iteration > 0 else "nothing is learned yet"
-        with pytest.raises(EnvFailedError, match=f"the simulator is gone; {kept}, continue with"):
-            complete(run)
-        warned: list[str] = []
-        complete(runs.resume(tmp_path / "run", QUIET, warned.append))
-        assert len(warned) == int(iteration == 0)
-        assert_same_run(tmp_path / "run", whole("pgmorl"))
-
-    def test_what_diverged_is_named(self):
-        trainer = trained(tiny(first_seed=7), 1)
-        values = np.zeros((6, 4))
-        values[4, 2] = np.nan
-        with pytest.raises(DivergedError, match="a loss of task 1 of seed 8 is no longer finite at step 192"):
-            trainer._check_finite("a loss", values)
+    lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+    kept = "the run is saved" if iteration > 0 else "nothing is learned yet"
+    with pytest.raises(EnvFailedError, match=f"the simulator is gone; {kept}, continue with"):
+        complete(run)
+    warned: list[str] = []
+    complete(runs.resume(tmp_path / "run", QUIET, warned.append))
+    assert len(warned) == int(iteration == 0)
+    assert_same_run(tmp_path / "run", whole("pgmorl"))
 
 
 def test_a_second_run_with_the_same_settings_is_not_traced_again(monkeypatch: pytest.MonkeyPatch):
-    trained(tiny(discount=0.975), 1)
-    traced, update = [], ppo.update
-    monkeypatch.setattr(ppo, "update", lambda *given: traced.append(given) or update(*given))
-    trained(tiny(discount=0.975, first_seed=4), 1)
-    assert not traced
-    trained(tiny(discount=0.965), 1)
-    assert traced
+    trained(tiny(), 1)
+    monkeypatch.setattr(ppo, "update", lambda *given: pytest.fail("traced"))
+    trained(tiny(first_seed=4), 1)
 
 
 WIDE: dict[str, Any] = {

@@ -9,19 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve import Agent
 from qpensieve import config as configs
 from qpensieve.config import RunConfig, default_config
 from qpensieve.learning.losses import flatten
 from qpensieve.learning.predictor import FLAT, AgentPredictor
 from qpensieve.methods import make_algorithm
-from qpensieve.population.members import ArchivePredictor
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import POLICY, CheckpointError
 from qpensieve.records.trees import tree_to_arrays
 from qpensieve.train.loop import open_session
 from qpensieve.train.saved import SavedPolicies, save_agent
 from qpensieve.train.session import play
+from tests.train.kill_run import POPULATION
 
 SEEDS = 2
 DOMAINS = {"envelope": "DeepSeaTreasure"}
@@ -83,8 +82,7 @@ def test_policies_and_networks_are_those_that_were_saved(config: RunConfig, kind
 
 @pytest.mark.parametrize("algo", ["qpensieve", "sac", "pgmorl"])
 def test_a_session_saves_the_policies_that_it_evaluates(algo: str, tmp_path: Path):
-    stages: dict[str, Any] = {"rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "divisions": 2}
-    settings = {"hidden": 8, "seeds": SEEDS} | (stages if algo == "pgmorl" else {})
+    settings = {"hidden": 8, "seeds": SEEDS} | (POPULATION if algo == "pgmorl" else {})
     session = open_session(configs.with_schedule(configs.override(default_config("DST2d", algo, "quick"), settings)))
     session.advance()  # nothing is learned yet
     save_agent(session, tmp_path)
@@ -132,20 +130,6 @@ def test_what_is_damaged_is_named_and_the_newest_that_can_be_read_taken(damage: 
         SavedPolicies(tmp_path).newest(said.append)
 
 
-@pytest.mark.parametrize("reference", [(0.0, -2.5), (1e6, 1e6)])
-def test_an_archive_in_which_there_is_nothing_yet_is_that_of_the_members(reference: Any, tmp_path: Path):
-    """As in files of parameters, and as evaluations and exports have it."""
-    few = {"rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "hidden": 8, "divisions": 2}
-    stages = {"steps": 960, "warmup_iterations": 2, "generation_iterations": 1, "reference": reference}
-    agent = Agent("DST2d", seeds=2, preset="quick", algo="pgmorl", **few, **stages)
-    agent.learn(2 * agent.session.block).save(tmp_path)
-    found, expected = SavedPolicies(tmp_path).newest()[0], agent.session.predictor()
-    assert isinstance(found, ArchivePredictor)
-    for ours, theirs in zip(found._policies, expected._policies, strict=True):  # pyright: ignore[reportAttributeAccessIssue]
-        np.testing.assert_array_equal(ours.objs, theirs.objs)
-        np.testing.assert_array_equal(ours.flat, theirs.flat)
-
-
 def test_no_device_is_started(tmp_path: Path):
     """Watching must leave a GPU to whoever trains on it."""
     import subprocess
@@ -161,23 +145,3 @@ def test_no_device_is_started(tmp_path: Path):
         "import jax._src.xla_bridge as bridge; sys.exit(len(bridge._backends))"
     )
     assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda arrays: arrays.pop(POLICY + FLAT), "is missing"),
-        (lambda arrays: arrays.update({POLICY + FLAT: np.zeros((3, 1), np.float32)}), r"\(3, 1\)"),
-        (lambda arrays: arrays.update({POLICY + FLAT: arrays[POLICY + FLAT].astype(np.int32)}), "int32"),
-    ],
-)
-def test_parameters_that_do_not_fit_are_named(change: Any, said: str, tmp_path: Path):
-    config = replace(default_config("DST2d", "qpensieve", "quick"), seeds=1)
-    configs.save(config, tmp_path / folder.CONFIG)
-    arrays = arrays_of(*numbered(config))
-    change(arrays)
-    checkpoint.save_parameters(tmp_path, 500, arrays)
-    with pytest.raises(CheckpointError, match=said):
-        SavedPolicies(tmp_path).newest()
-    with pytest.raises(ValueError, match=r"must be one that .* kept: 500; got 7"):
-        SavedPolicies(tmp_path).predictor(7)

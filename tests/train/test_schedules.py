@@ -13,7 +13,7 @@ from qpensieve.records.folder import CONFIG
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.run_loop import Options
-from tests.train.kill_run import complete
+from tests.train.kill_run import assert_same_sessions, complete
 
 SMALL: dict[str, Any] = {
     "seeds": 1,
@@ -49,33 +49,9 @@ def test_learn_is_the_run_of_the_same_length(run: Path):
         **{"steps": 0, "random_steps": 40, "eval_period": 40, "parameters_period": 80, "log_period": 20},
         **{"push_after": 60, "push_period": 20, "anneal_updates": 720},
     }
-    assert_same(load(run), agent)
+    assert_same_sessions(load(run), agent)
     taken, pushed = agent.session.arrays(), "state.agent.snapshots.filled"
     assert taken[next(name for name in taken if pushed.removeprefix("state") in name)].all()
-
-
-def test_a_run_and_an_agent_are_made_longer_alike(run: Path):
-    agent = load(run)
-    agent.learn(LONGER - STEPS)
-    complete(runs.resume(run, QUIET, pytest.fail, steps=LONGER))
-    planned = schedule(agent)
-    assert settings_of(run) == json.loads(json.dumps(planned))
-    assert (planned["random_steps"], planned["eval_period"], planned["push_period"]) == (40, 40, 20)
-    assert planned["anneal_updates"] == 2 * (LONGER - 40)
-    assert_same(load(run), agent)
-
-
-def test_steps_of_the_constructor_are_the_length_of_several_calls():
-    parts, whole = (QPensieve("DST2d", preset="robust", steps=STEPS, **SMALL) for _ in range(2))
-    assert schedule(parts)["anneal_updates"] == 720
-    assert_same(parts.learn(STEPS // 2).learn(STEPS // 2), whole.learn(STEPS))
-
-
-def test_an_agent_that_was_saved_before_it_learned_is_planned_by_its_first_call(tmp_path: Path):
-    QPensieve("DST2d", preset="robust", **SMALL).save(tmp_path / "agent")
-    agent = load(tmp_path / "agent")
-    agent.learn(STEPS)
-    assert schedule(agent)["anneal_updates"] == 720
 
 
 def test_a_call_for_one_block_is_planned_too():
@@ -98,11 +74,3 @@ def settings_of(run: Path) -> dict[str, Any]:
 def scheduled_of(values: dict[str, Any]) -> dict[str, Any]:
     named = ("steps", "random_steps", "eval_period", "parameters_period", "log_period")
     return {name: values[name] for name in (*named, "push_after", "push_period", "anneal_updates")}
-
-
-def assert_same(one: Any, other: Any) -> None:
-    """All that learning changes is equal bit for bit."""
-    arrays = [agent.session.arrays() | {"replay": agent.session.replay_rows()[0]} for agent in (one, other)]
-    ours, theirs = ({name: value.tobytes() for name, value in held.items()} for held in arrays)
-    assert ours.keys() == theirs.keys()
-    assert [name for name in ours if ours[name] != theirs[name]] == []

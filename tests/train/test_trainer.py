@@ -10,32 +10,15 @@ import pytest
 from qpensieve.config import RunConfig, default_config, override
 from qpensieve.errors import EnvError
 from qpensieve.train.collect import Collector
-from qpensieve.train.session import DivergedError, EnvFailedError
+from qpensieve.train.session import Accumulator, DivergedError, EnvFailedError, check_finite, environment_errors
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import TINY
+from tests.train.kill_run import TINY, advance_to, assert_same_arrays, assert_same_sessions
 
 BLOCK, RANDOM_STEPS = TINY["block"], TINY["random_steps"]
 
 
 def tiny(domain: str = "DST2d", **settings: Any) -> RunConfig:
     return override(default_config(domain), {**TINY, **settings})
-
-
-def advance_to(trainer: Trainer, step: int) -> None:
-    while trainer.step < step:
-        trainer.advance()
-
-
-def assert_same(arrays: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> None:
-    assert arrays.keys() == others.keys()
-    assert [name for name, value in arrays.items() if value.tobytes() != others[name].tobytes()] == []
-
-
-def assert_same_state(trainer: Trainer, other: Trainer) -> None:
-    assert_same(trainer.arrays(), other.arrays())
-    (rows, first), (other_rows, other_first) = trainer.replay_rows(), other.replay_rows()
-    assert first == other_first
-    np.testing.assert_array_equal(rows, other_rows)
 
 
 def test_block_n_is_collected_with_the_policy_that_learned_from_block_n_minus_2():
@@ -95,7 +78,7 @@ def test_a_seed_does_not_depend_on_the_others(domain: str, monkeypatch: pytest.M
 
 
 class TestRestored:
-    def test_goes_on_as_if_never_saved_even_within_a_log_period(self):
+    def test_a_restored_trainer_continues_exactly_within_a_log_period(self):
         original = Trainer(tiny())
         advance_to(original, 240)
         original.drain()
@@ -108,18 +91,16 @@ class TestRestored:
         advance_to(other, 140)  # what it did before does not matter
         other.restore(saved, rows, first)
         assert (other.step, other.summed_to) == (260, 260)
-        assert_same_state(other, original)
+        assert_same_sessions(other, original)
         for trainer in (original, other):
             advance_to(trainer, 560)
-        assert_same_state(other, original)
+        assert_same_sessions(other, original)
         logs = [trainer.sums.take() for trainer in (original, other)]
-        assert logs[0].keys() == logs[1].keys()
-        for name, value in logs[0].items():
-            np.testing.assert_array_equal(value, logs[1][name])
+        assert_same_arrays(*logs)
         preferences = np.array([[0.2, 0.8]])
         np.testing.assert_array_equal(original.evaluate(preferences, 3), other.evaluate(preferences, 3))
 
-    def test_goes_on_exactly_with_guards_a_replay_ratio_and_correlated_noise(self):
+    def test_a_restored_trainer_continues_exactly_with_guards_and_correlated_noise(self):
         config = tiny(random_noise="ar1", updates_per_step=2, push_period=80, guards=True)
         original = Trainer(config)
         advance_to(original, 260)
@@ -131,10 +112,10 @@ class TestRestored:
         other.restore(saved, rows, first)
         for trainer in (original, other):
             advance_to(trainer, 400)
-        assert_same_state(other, original)
+        assert_same_sessions(other, original)
         assert original.arrays()["state.agent.snapshots.filled"].any()
 
-    def test_goes_on_filling_a_replay_that_was_lost_before(self):
+    def test_a_restored_trainer_continues_to_fill_a_lost_replay(self):
         """Agents are saved with what they hold of it: a loaded one must not learn from so little."""
         original, other = Trainer(tiny()), Trainer(tiny())
         advance_to(original, 160)
@@ -144,9 +125,9 @@ class TestRestored:
         for trainer, step in ((original, 240), (other, 240), (original, 300), (other, 300)):
             advance_to(trainer, step)
             assert trainer.arrays()["state.num_updates"].tolist() == [60 + max(0, step - 260)] * 2
-        assert_same_state(other, original)
+        assert_same_sessions(other, original)
 
-    def test_refuses_a_replay_that_is_not_of_that_moment(self):
+    def test_restoring_refuses_a_replay_of_another_moment(self):
         trainer = Trainer(tiny())
         advance_to(trainer, 60)
         arrays, (rows, first) = trainer.arrays(), trainer.replay_rows()
@@ -157,21 +138,20 @@ class TestRestored:
 
 
 class TestExtended:
-    @pytest.mark.parametrize("settings", [{"replay_capacity": 200}, {"random_steps": 180}], ids=["learning", "growing"])
-    def test_goes_on_as_if_planned_for_more_steps_from_the_start(self, settings: dict[str, Any]):
-        """Exactly: a replay that grows is another compiled program, so there learning begins when it has grown."""
-        planned, extended = Trainer(tiny(steps=400, **settings)), Trainer(tiny(steps=200, **settings))
+    def test_an_extended_trainer_continues_as_if_planned_longer(self):
+        """Exactly: a replay that grows is another compiled program, so learning begins when it has grown."""
+        planned, extended = (Trainer(tiny(steps=steps, random_steps=180)) for steps in (400, 200))
         for trainer in (planned, extended):
-            advance_to(trainer, min(200, settings.get("random_steps", 200)))
+            advance_to(trainer, 180)
         rows, first = extended.replay_rows()
         extended.plan(400)
         assert extended.config == planned.config
         np.testing.assert_array_equal(extended.replay_rows()[0], rows)
         assert extended.replay_rows()[1] == first == 0
-        assert_same_state(extended, planned)
+        assert_same_sessions(extended, planned)
         for trainer in (planned, extended):
             advance_to(trainer, 400)
-        assert_same_state(extended, planned)
+        assert_same_sessions(extended, planned)
 
     def test_a_plan_that_does_not_fit_changes_nothing(self):
         trainer = Trainer(tiny())
@@ -199,7 +179,7 @@ def test_a_block_that_was_cut_short_is_collected_again_from_its_beginning(error:
         trainer.advance()
     for one in (trainer, undisturbed):
         advance_to(one, 240)
-    assert_same_state(trainer, undisturbed)
+    assert_same_sessions(trainer, undisturbed)
 
 
 def test_a_trainer_that_ended_between_host_and_device_is_neither_saved_nor_trained():
@@ -219,7 +199,7 @@ def test_a_trainer_that_ended_between_host_and_device_is_neither_saved_nor_train
         with pytest.raises(RuntimeError, match="ended within the block to step 180"):
             use()
     trainer.restore(whole, *rows)
-    assert_same(trainer.arrays(), whole)
+    assert_same_arrays(trainer.arrays(), whole)
 
 
 def test_a_policy_that_is_no_longer_finite_is_told_with_its_step_and_seed():
@@ -250,6 +230,49 @@ def test_a_second_run_with_the_same_settings_is_not_compiled_again():
     assert programs[0] == programs[1]
 
 
-@pytest.mark.parametrize("other", [{"learning_rate": 1e-2}, {"replay_capacity": 300}])
-def test_a_run_with_other_settings_has_functions_of_its_own(other: dict[str, Any]):
-    assert Trainer(tiny(**other))._learner is not Trainer(tiny())._learner
+@pytest.mark.parametrize("kind", [EnvError, FloatingPointError])
+def test_what_an_environment_raises_is_named_with_its_moment(kind: type[Exception]):
+    with (
+        pytest.raises(EnvFailedError, match="the environment failed after step 20: no fuel") as failure,
+        environment_errors("after step 20"),
+    ):
+        raise kind("no fuel")
+    assert isinstance(failure.value.__cause__, kind)
+
+
+@pytest.mark.parametrize("kind", [LookupError, ValueError, RuntimeError, MemoryError, ZeroDivisionError])
+def test_a_bug_of_ours_is_not_blamed_on_the_environment(kind: type[Exception]):
+    with pytest.raises(kind, match="ours"), environment_errors("after step 20"):
+        raise kind("ours")
+
+
+def test_the_first_row_that_is_not_finite_is_named():
+    values = np.zeros((3, 2, 2), np.float32)
+    check_finite("a loss", values, str, 40)
+    values[2, 0, 1], values[1, 1, 0] = np.nan, np.inf
+    with pytest.raises(DivergedError, match=r"^a loss of row 1 is no longer finite at step 40$"):
+        check_finite("a loss", values, lambda row: f"row {row}", 40)
+
+
+def test_means_since_the_last_call_keep_type_and_what_was_added():
+    sums, value = Accumulator(), np.array([1.0, 2.0], np.float32)
+    assert sums.take() == {}
+    sums.add({"loss": value})
+    sums.add({"loss": np.array([3.0, 6.0], np.float32)})
+    assert value.tolist() == [1.0, 2.0]
+    taken = sums.take()["loss"]
+    assert (taken.tolist(), taken.dtype) == ([2.0, 4.0], np.float32)
+    assert sums.take() == {}
+
+
+def test_a_restored_one_goes_on_and_of_peaks_the_largest_counts():
+    sums = Accumulator()
+    add = lambda to, value: to.add({"loss_max": np.array([value, 0.5]), "loss": np.array([value, 0.5])})
+    for value in (-3.0, -1.0):
+        add(sums, value)
+    again = Accumulator(sums.sums, sums.count)
+    for one in (sums, again):
+        add(one, -2.0)
+        taken = one.take()
+        assert taken["loss_max"].tolist() == [-1.0, 0.5]
+        assert taken["loss"].tolist() == [-2.0, 0.5]

@@ -88,13 +88,6 @@ def test_a_file_that_cannot_be_read_for_a_moment_changes_nothing(name: str, tmp_
     assert described(watched)["evaluations"] == before["evaluations"]
 
 
-def test_scores_that_are_missing_are_null(tmp_path: Path):
-    run = make_run(tmp_path / "holes")
-    with (run / folder.METRICS).open("a") as file:
-        file.write('{"event": "evaluation", "step": 1500, "ut_short": [null, NaN], "hv_short": [1, 2]}\n')
-    assert described(WatchedRun(run))["curves"]["ut"] == [[1, 1], [None, None]]
-
-
 def test_parameters_that_were_written_anew_are_read_anew(tmp_path: Path):
     run = make_run(tmp_path / "again")
     watched = WatchedRun(run)

@@ -1,12 +1,25 @@
-"""Nothing in a run's folder is written through a symbolic link."""
+"""A run folder: one process at a time, and nothing is written through a symbolic link."""
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
 
 from qpensieve.records import files
-from qpensieve.records.folder import FILES, FOLDERS, LOCK, METRICS, LinkError, lock, open_to_append, refuse_links
+from qpensieve.records.folder import (
+    FILES,
+    FOLDERS,
+    LOCK,
+    METRICS,
+    FolderInUseError,
+    Holder,
+    LinkError,
+    holder,
+    lock,
+    open_to_append,
+    refuse_links,
+)
 from qpensieve.records.log import MetricsLog
 
 PRECIOUS = "years of work"
@@ -87,3 +100,46 @@ def test_a_link_with_the_name_of_a_temporary_file_is_not_followed(run: Path):
     files.write_text(run / "file", "new")
     assert_untouched(run)
     assert (run / "file").read_text() == "new"
+
+
+def test_a_second_process_is_told_who_holds_the_folder(tmp_path: Path):
+    held = lock(tmp_path)
+    with pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()} on {platform.node()}"):
+        lock(tmp_path)
+    held.close()
+
+
+def test_holder_names_the_process_while_it_holds_the_folder(tmp_path: Path):
+    assert holder(tmp_path) is None
+    held = lock(tmp_path)
+    assert holder(tmp_path) == Holder(platform.node(), os.getpid())
+    held.close()
+    assert holder(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["", "12345\n", "[1]", '{"host": 1}'])
+def test_holder_of_an_unreadable_lock_file_is_unknown(content: str, tmp_path: Path):
+    held = lock(tmp_path)
+    (tmp_path / LOCK).write_text(content)
+    assert holder(tmp_path) == Holder()
+    held.close()
+
+
+def test_the_older_of_two_owners_stops(tmp_path: Path):
+    """Some file systems lock for one machine only: a process on another one gets the lock too."""
+    older = lock(tmp_path)
+    (tmp_path / LOCK).rename(tmp_path / "moved")  # another file: its lock is free
+    newer = lock(tmp_path)
+    newer.check()
+    with pytest.raises(FolderInUseError, match="taken over"):
+        older.check()
+    newer.close()
+    older.close()
+
+
+def test_an_owner_whose_lock_file_is_gone_stops(tmp_path: Path):
+    held = lock(tmp_path)
+    (tmp_path / LOCK).unlink()
+    with pytest.raises(FolderInUseError, match="taken over"):
+        held.check()
+    held.close()
