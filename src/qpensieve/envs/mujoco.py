@@ -72,7 +72,7 @@ def healthy_inside(
 is_hopper_healthy = healthy_inside([ANY, (0.7, np.inf), (-0.2, 0.2)], (-100.0, 100.0), 12)
 is_walker_healthy = healthy_inside([ANY, (0.8, 2.0), (-1.0, 1.0)], ANY, 18)
 is_ant_healthy = healthy_inside([ANY, ANY, (np.nextafter(0.2, 0.0), np.nextafter(1.0, 2.0))], ANY, 29)
-"""The first numbers are forward position, height and angle. Ant is also healthy at the bounds 0.2 and 1."""
+"""A posture begins with forward position, height and angle. Ant is also healthy at the bounds 0.2 and 1."""
 
 
 @dataclass(frozen=True)

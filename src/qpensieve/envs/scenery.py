@@ -96,7 +96,7 @@ class Scenic(Protocol):
         ...
 
     def pose(self, moment: int = -1) -> Pose:
-        """Return the pose at a moment of the newest step; -1 is its end."""
+        """Return the pose at a moment of the newest step; moment -1 is the end of the step."""
         ...
 
 

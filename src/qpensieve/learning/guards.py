@@ -102,10 +102,10 @@ def shorten(
 def temperature_rise(
     mean_logp: Float[Array, "*seed"], entropy_target: Array | float, action_size: int
 ) -> Float[Array, "*seed"]:
-    """Return what is added to the log temperature of a policy whose entropy is below its target.
+    """Return how much guards raise the logarithm of the temperature while entropy is below its target.
 
-    It is `TEMPERATURE_GAIN` for every missing unit per component of an action, at most for one unit. `entropy_target`
-    is for the whole action.
+    They raise it by `TEMPERATURE_GAIN` for each unit of entropy that a component of the action misses; at most one unit
+    counts. `entropy_target` is for the whole action.
     """
     missing = (entropy_target + mean_logp) / action_size
     return TEMPERATURE_GAIN * jnp.clip(jax.lax.stop_gradient(missing), 0.0, 1.0)
