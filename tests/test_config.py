@@ -131,9 +131,9 @@ class TestPresets:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("extra",), {"seeds": 1}, "seeds appears twice in the configuration"),
+        (("extra",), {"seeds": 1}, "unknown field extra in the configuration"),
         (("agent", "discount"), 0.5, "discount appears twice in the configuration"),
-        (("agent", "foo"), {"tau": 0.5}, "tau appears twice in the configuration"),
+        (("agent", "foo"), {"tau": 0.5}, "unknown field foo in the configuration"),
         (("agent", "sac"), 5, "sac must hold settings, got 5"),
         (("sedes",), 3, "unknown field sedes in the configuration; known: .*seeds"),
         (("agent", "sac", "gamma"), 0.9, "unknown field gamma .*discount"),

@@ -148,6 +148,7 @@ class TestSaved:
         (float, [3, 0.5, np.float32(0.5)], [True, "0.5", None], "a number"),
         (bool, [True], [1, "yes"], "true or false"),
         (int | None, [3, None], ["3", 3.5], "a whole number or none"),
+        (int | float | None, [3, 0.5, None], ["3"], "a number or none"),
         (Literal["batch", "sample"], ["batch"], ["smaple", None, 1], "batch or sample"),
         (tuple[int, ...], [(), (1, 2)], [[1], (1, "2"), 1], "a list of whole numbers"),
     ],

@@ -302,8 +302,8 @@ def describe_type(hint: object) -> str:
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return " or ".join(map(str, inner))
-    if origin in (Union, UnionType):
-        return " or ".join(describe_type(one) for one in inner)
+    if origin in (Union, UnionType):  # whole numbers are numbers
+        return " or ".join(describe_type(one) for one in inner if not (one is int and float in inner))
     if origin is tuple:
         return f"a list of {describe_type(inner[0]).removeprefix('a ')}s"
     return _WORDS.get(hint) or getattr(hint, "__name__", str(hint))
@@ -345,15 +345,22 @@ def flat(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def flat_saved(saved: Mapping[str, object]) -> dict[str, object]:
+def flat_saved(saved: Mapping[str, object], kind: Callable[..., Settings] | None = None) -> dict[str, object]:
     """Return name -> value of saved settings and of their parts.
+
+    Args:
+        saved: The settings.
+        kind: Class of the settings: a mapping where it has no part stays. None: every mapping is a part.
 
     Raises:
         ValueError: A name appears twice.
     """
     found: dict[str, object] = {}
     for name, value in saved.items():
-        own = flat_saved(value) if isinstance(value, Mapping) and value else {name: value}  # {} is a wrong value
+        part = _fields(kind)[name].part if kind is not None and name in _fields(kind) else None
+        own: dict[str, object] = {name: value}
+        if isinstance(value, Mapping) and value and (kind is None or part is not None):  # {} is a wrong value
+            own = flat_saved(value, part)
         if twice := sorted(found.keys() & own.keys()):
             raise UserError(f"{twice[0]} appears twice in the configuration")
         found |= own
@@ -403,7 +410,7 @@ def filled(kind: Callable[..., Settings], saved: Mapping[str, object]) -> dict[s
     Missing settings are filled in. Retired settings are left out if they have the value of `RETIRED`. If all retired
     guards were on, `guards` is True. Unknown names and values of wrong types stay.
     """
-    values = flat_saved(saved)
+    values = flat_saved(saved, kind)
     guards = list(GUARDS.items()) if "num_snapshots" in values else list(GUARDS.items())[:4]
     if all(values.get(name, off) == on for name, (off, on) in guards):
         values = {name: value for name, value in values.items() if name not in GUARDS} | {"guards": True}
