@@ -16,7 +16,7 @@ from qpensieve.config import default_config
 from qpensieve.envs import DOMAINS
 from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError
 from qpensieve.methods import METHODS
-from qpensieve.options import explanations
+from qpensieve.options import explanations, parse
 from qpensieve.train.run_loop import Options
 
 
@@ -102,6 +102,7 @@ def parts(part: Any) -> list[Any]:
             ["train", "DST2d", "--steps", "abc"],
             "qpensieve: --steps must be a whole number, such as 200000, 200_000 or 2e5, got",
         ),
+        (["critic", "ten", "--pairs", "ten"], "qpensieve: --pairs must be a whole number"),
         (["train", "DST2d", "--learning-rate-end", "abc"], "--learning-rate-end must be a number, such as"),
         (["trian"], "did you mean 'qpensieve train'?"),
         (["train", "trian"], "unknown domain 'trian'"),
@@ -120,6 +121,15 @@ def parts(part: Any) -> list[Any]:
 )
 def test_what_is_misspelt_is_refused_with_what_was_meant(words: list[str], said: str, fail: Any):
     assert said in fail(*words)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", 0), ("2e4", 20_000), ("0.2", 0.2), ("none", None)])
+def test_a_whole_number_stays_whole_where_a_share_may_stand(text: str, value: int | float | None):
+    def command(random_steps: int | float | None) -> int | float | None:
+        return random_steps
+
+    read = parse(command, ["--random-steps", text], "x")
+    assert (read, type(read)) == (value, type(value))
 
 
 def ended_by(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

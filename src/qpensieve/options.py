@@ -60,9 +60,19 @@ def parse(
             return tyro.cli(what, args=words, prog=prog, config=(tyro.conf.OmitArgPrefixes,), **settings)
     except _WrongNumberError as error:
         word, why = error.args
-        end = next(i for i, one in enumerate(words, 1) if one in (word, f"{one.partition('=')[0]}={word}"))
-        option = [one.partition("=")[0] for one in words[:end] if one.startswith("--")][-1:]
-        raise UserError(" ".join([*option, why])) from error
+        raise UserError(f"{_option_of(word, words)} {why}".lstrip()) from error
+
+
+def _option_of(value: str, words: list[str]) -> str:
+    """Return the first option in the words that has a value; empty if there is none."""
+    option = ""
+    for word in words:
+        own = word
+        if word.startswith("--"):
+            option, _, own = word.partition("=")
+        if option and own == value:
+            return option
+    return ""
 
 
 def parse_settings(default: T, words: list[str], hidden: Collection[str], about: str) -> T:
@@ -87,10 +97,12 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | N
     if not numbers or len(kinds) > len(numbers) + may_be_none:
         return None
     reader = number if float in kinds else whole
+    is_whole = lambda value: int in kinds and isinstance(value, float) and value.is_integer()
 
     def read(words: list[str]) -> int | float | None:
         try:
-            return None if may_be_none and words[0].lower() == NONE else reader(words[0])
+            value = None if may_be_none and words[0].lower() == NONE else reader(words[0])
+            return int(value) if value is not None and is_whole(value) else value
         except UserError as error:
             raise _WrongNumberError(words[0], str(error)) from error
 
