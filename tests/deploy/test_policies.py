@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve import Agent, cli, deploy
+from qpensieve import Agent, cli, deploy, zoo
 from qpensieve.deploy.qpensieve_policy import load
 from qpensieve.errors import UntrustedError, UserError, UserFileError
 from qpensieve.methods import METHODS
@@ -403,3 +403,17 @@ def test_a_file_of_something_else_is_named(tmp_path: Path):
     np.savez(tmp_path / "other.npz", about=np.array(json.dumps({"format": "mine"})))
     with pytest.raises(ValueError, match=r"other\.npz as a policy file: its format must be"):
         qpensieve.load(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("domain", None), ("algo", 5), ("seed", "x"), ("step", None), ("obs_size", None)]
+)
+def test_a_file_with_a_wrong_entry_is_named(name: str, value: Any, tmp_path: Path):
+    with np.load(zoo.find(Path("zoo:DST2d"))) as file:
+        arrays = dict(file)
+    about = json.loads(str(arrays["about"])) | {name: value}
+    if value is None:
+        del about[name]
+    np.savez(tmp_path / "policy.npz", **(arrays | {"about": np.array(json.dumps(about))}))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match=r"policy\.npz as a policy file: "):
+        qpensieve.load(tmp_path / "policy.npz")

@@ -69,14 +69,16 @@ class ExportedPolicies(SavedPolicies):
             if about["format"] != FORMAT:
                 raise UserError(f"its format must be {FORMAT!r}, got {about['format']!r}")
             self.policy = Policy(about, {name: arrays[name] for name in about["arrays"]})
-        check_trusted(about["domain"], source, trust)
-        method, seed, self.step = get_method(about["algo"]), int(about["seed"]), int(about["step"])
-        config = RunConfig(about["domain"], method.name, agent=method.config())
+            domain, method = str(about["domain"]), get_method(str(about["algo"]))
+            seed, self.step = int(about["seed"]), int(about["step"])
+            given = {name: about[name] for name in ("objectives", "obs_size")}
+        check_trusted(domain, source, trust)
+        config = RunConfig(domain, method.name, agent=method.config())
         self.config = replace(config, seeds=1, first_seed=seed, steps=max(1, self.step))
         self.spec = spec_of(self.config)
         for name, value in (("objectives", list(self.spec.objectives)), ("obs_size", self.spec.obs_size)):
-            if about[name] != value:
-                raise UserError(f"{source}: {name} must be {value} in {self.config.domain_id}, got {about[name]}")
+            if given[name] != value:
+                raise UserError(f"{source}: {name} must be {value} in {self.config.domain_id}, got {given[name]}")
 
     def __str__(self) -> str:
         return self.name if zoo.card_of(self.source) else str(self.source)
