@@ -58,11 +58,11 @@ def check(whole: Whole, folder: Path, algo: str, draws: np.random.Generator, num
     """Kill a run `num` times, by turns at a file event and at a step of an environment, then let it end."""
     struck = 0
     for turn in range(num):
-        # Each time a part of the whole at most: so it is struck before its end, and gets further in between.
+        # Each time a small part of the whole: so most blows come before its end, and it gets further in between.
         if turn % 2:
-            struck += go_on(folder, algo, CONTRACT_KILL_STEP=draws.integers(1, whole.num_steps // 2))
+            struck += go_on(folder, algo, CONTRACT_KILL_STEP=draws.integers(1, 2 * whole.num_steps // num))
         else:
-            at = int(draws.integers(whole.num_events // 6, whole.num_events // 2))
+            at = int(draws.integers(1, 2 * whole.num_events // num))
             struck += go_on(folder, algo, strike=Strike("kill", at, path=f"/{folder.name}/"))
     assert not go_on(folder, algo)
     assert struck >= num // 2
