@@ -64,7 +64,7 @@ Kind = TypeVar("Kind", bound="Agent")
 
 
 class Agent:
-    """An agent that serves every preference. It trains several seeds together.
+    """An agent that serves every preference. It can train several seeds together.
 
     Args:
         domain: A domain, a Gymnasium id, module:factory, or a class or function that makes an environment.

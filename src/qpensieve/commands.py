@@ -209,7 +209,7 @@ def _evaluate_policy(policies: deploy.ExportedPolicies) -> None:
                 rows.append({"preference": name, "measured": whose, "UT": score["ut"], **_interval(score)})
     print(f"{policies}: {policies.config.domain_id}, {policies.config.algo}, step {policies.step:,}")
     print(console.format_table(rows, show=console.format_number))
-    print("interval: where the UT of as many other episodes lies in 95 of 100 cases")
+    print("interval: 95 of 100 evaluations with other episodes have their UT in it")
 
 
 def _interval(score: Mapping[str, float]) -> dict[str, str]:

@@ -314,7 +314,7 @@ def lengthened(config: RunConfig, steps: int) -> RunConfig:
 
 
 def whole_blocks(config: RunConfig, steps: int, warn: Callable[[str], None]) -> int:
-    """Return the steps, rounded up to whole blocks if the method has a replay. `warn` is called if rounding."""
+    """Return the steps, rounded up to whole blocks if the method has a replay. `warn` is called if they change."""
     if config.method.is_population or config.block < 1 or steps < 1:  # `check` refuses the last two
         return steps
     rounded = -(-steps // config.block) * config.block

@@ -1,6 +1,6 @@
 """Hybrid SAC: SAC for one preference that, after a switch, also climbs the snapshots of a Q-Pensieve helper.
 
-Paper: Q-Pensieve (ICLR 2023), the test whether snapshots of another model help a stuck SAC. An agent has two
+Paper: Q-Pensieve (ICLR 2023), the test of whether snapshots of another model help a stuck SAC. An agent has two
 learners with a lane and a replay each: the SAC, and its helper, a whole Q-Pensieve of the same seed. Both take one
 environment step and one update at a time, so the snapshots are up to date. To rounding, the helper equals the
 Q-Pensieve run of that seed, and until the switch the SAC equals the SAC run. The helper needs samples of its own.

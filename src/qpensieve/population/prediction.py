@@ -20,8 +20,8 @@ MIN_DISTINCT = 4
 """A neighbourhood needs edges with at least this many different preferences."""
 
 MAX_THRESHOLD = 1e12
-"""Largest threshold of a search for neighbours with two objectives. A large return, 1e4, over the least height in a
-buffer, 1e-7, is less."""
+"""Largest threshold of a search for neighbours with two objectives. It is above every ratio of a return (at most 1e4)
+to a height in a buffer (at least 1e-7)."""
 
 DISTINCT_DECIMALS = 5
 """Preferences are the same if, as unit vectors, they agree to this many decimals."""

@@ -90,7 +90,7 @@ class Collector:
         self._pool = ThreadPoolExecutor(self._num_threads) if self._num_threads > 1 else None
         self._boundary: State = {}
         self._is_halfway = False
-        """Whether a block has begun but not ended. If so at the next block, it failed or was interrupted."""
+        """Whether a block has begun but not ended. If it is True when the next block begins, the last block failed."""
 
     def start(self) -> None:
         """Begin the first episodes."""

@@ -1,4 +1,4 @@
-"""A run of a folder: its training loop, with evaluations, checkpoints and the log."""
+"""The training loop of a run folder: it also evaluates, logs and writes checkpoints."""
 
 import time
 from contextlib import nullcontext

@@ -95,7 +95,7 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
 
 
 def agent_names(seeds: list[int], own: Float64[np.ndarray, "p d"] | None) -> list[str]:
-    """Return the name of each agent for messages, seed by seed: there is one for each of `own` (None: one per seed)."""
+    """Return the names of all agents for messages, seed by seed. A seed has an agent for each of `own`; None: one."""
     ends = [""] if own is None else [f", preference {','.join(f'{x:g}' for x in lam)}" for lam in own]
     return [f"seed {seed}{end}" for seed in seeds for end in ends]
 

@@ -150,7 +150,7 @@ class CollectionWorkers(_Workers):
         self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
         self._memory = SharedMemory()
         self._is_launching = False
-        """Whether the workers are still on their way to the end of the newest whole block."""
+        """Whether the workers have not yet answered that they are at the end of the newest whole block."""
         self._states: list[bytes] | None = None
         """Each worker's lanes at the end of the newest whole block; None: before the first episodes."""
         self._begun: tuple[Parameters | None, int] | None = None
@@ -163,7 +163,7 @@ class CollectionWorkers(_Workers):
     def state(self) -> State:
         """Return the lanes as they were at the end of the newest whole block."""
         if self._states is None:
-            self._settle()
+            self._make_ready()
         assert self._states is not None
         return join_states([pickle.loads(state) for state in self._states])
 
@@ -173,12 +173,12 @@ class CollectionWorkers(_Workers):
         lanes.check_state(state)
         lanes.close()
         if self._begun is None:
-            self._settle()
+            self._make_ready()
         else:
             self.close()
         self._states = [pickle.dumps(part) for part in split_state(state, np.array(self._edges))]
         self._launch()
-        self._settle()
+        self._make_ready()
 
     def policy(self, flat: Parameters) -> Parameters:
         """Return the parameters, to collect with."""
@@ -218,8 +218,8 @@ class CollectionWorkers(_Workers):
         given = (self._domain, seeds, self._block, self._behaviour, self._memory)
         return RemoteObject(title, RemoteCollector, given, self._memory)
 
-    def _settle(self) -> None:
-        """Wait until the workers are at the end of the newest whole block; start them if an earlier start failed."""
+    def _make_ready(self) -> None:
+        """Bring the workers to the end of the newest whole block; start new workers if there are none."""
         if self._begun is not None:
             self.close()  # they collect a block that is not needed
         if self._workers is None:
@@ -229,7 +229,7 @@ class CollectionWorkers(_Workers):
             self._is_launching = False
 
     def _ask(self, policy: Parameters | None, number: int) -> None:
-        self._settle()
+        self._make_ready()
         if policy is not None:
             self._memory.floats(policy.shape)[:] = policy
         self._send("collect", [(number, None if policy is None else policy.shape)] * self.num_workers)
