@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve import Agent, cli, deploy, zoo
+from qpensieve import Agent, cli, deploy
 from qpensieve.deploy.qpensieve_policy import load
 from qpensieve.errors import UntrustedError, UserError, UserFileError
 from qpensieve.methods import METHODS
@@ -405,15 +405,43 @@ def test_a_file_of_something_else_is_named(tmp_path: Path):
         qpensieve.load(tmp_path / "other.npz")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("domain", None), ("algo", 5), ("seed", "x"), ("step", None), ("obs_size", None)]
-)
-def test_a_file_with_a_wrong_entry_is_named(name: str, value: Any, tmp_path: Path):
-    with np.load(zoo.find(Path("zoo:DST2d"))) as file:
-        arrays = dict(file)
-    about = json.loads(str(arrays["about"])) | {name: value}
+NOT_A_POLICY: list[tuple[str, Any, str]] = [
+    ("format", "qpensieve policy 9", "format must be 'qpensieve policy 2', got 'qpensieve policy 9'"),
+    ("domain", None, "'domain' is missing"),
+    ("obs_size", None, "obs_size must be 2 in DST2d, got None"),
+    ("algo", [], "algo must have type str"),
+    ("seed", -1, "seed must be from 0"),
+    ("step", "now", "step must have type int"),
+    ("head", "linear", "head must be one of squashed gaussian"),
+    ("activation", "tanh", "activation must be 'relu'"),
+    ("low", [-2.0, -2.0], r"low must be \[-1\.0, -1\.0\] in DST2d"),
+    ("num_layers", 2, "weight_1 must have shape"),
+    ("num_layers", 10**9, "num_layers must be from 1"),
+    ("weight_1", lambda x: x[:, :, 1:], r"weight_1 must have shape \(1, 8, 8\), got \(1, 8, 7\)"),
+    ("bias_0", None, "arrays are missing: bias_0"),
+    ("bias_0", lambda x: x + 1j, "bias_0 must be floats, got complex"),
+    ("bias_0", lambda x: x * np.nan, "bias_0 must be finite"),
+    ("preferences", lambda x: x[:0], "preferences must have shape"),
+    ("calibration_asks", lambda x: x + 1, "calibration_asks must be from 0 to 1"),
+]
+"""Entry or array of a policy file, its wrong value (None: it is left out), and a pattern of the message."""
+
+
+@pytest.mark.parametrize(("name", "value", "message"), NOT_A_POLICY)
+def test_a_file_that_does_not_fit_is_refused_before_it_acts(
+    agents: Any, tmp_path: Path, name: str, value: Any, message: str
+):
+    with np.load(agents("qpensieve", "DST2d").export_policy(tmp_path / "policy.npz")) as file:
+        arrays = {each: file[each] for each in file.files}
+    about = json.loads(str(arrays["about"]))
+    arrays |= {"calibration_preferences": np.eye(2), "calibration_asks": np.array([0, 1])}
+    about["arrays"] = [each for each in arrays if each != "about"]
     if value is None:
-        del about[name]
-    np.savez(tmp_path / "policy.npz", **(arrays | {"about": np.array(json.dumps(about))}))  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UserError, match=r"policy\.npz as a policy file: "):
-        qpensieve.load(tmp_path / "policy.npz")
+        del (about if name in about else arrays)[name]
+    elif name in about:
+        about[name] = value
+    else:
+        arrays[name] = value(arrays[name])
+    np.savez(tmp_path / "changed.npz", **(arrays | {"about": np.array(json.dumps(about))}))
+    with pytest.raises(UserError, match=rf"changed\.npz.*{message}"):
+        qpensieve.load(tmp_path / "changed.npz")

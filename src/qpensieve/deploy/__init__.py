@@ -13,7 +13,7 @@ import numpy as np
 
 from qpensieve.config import RunConfig
 from qpensieve.deploy.c_header import write_header
-from qpensieve.deploy.exported import ExportedPolicies, measure, open_policies
+from qpensieve.deploy.exported import ExportedPolicies, environment_of, measure, open_policies
 from qpensieve.deploy.qpensieve_policy import FORMAT, load
 from qpensieve.errors import UserError, make_folder
 from qpensieve.learning.acting import PolicySet
@@ -91,30 +91,19 @@ def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
     """
     folder.check_out(out, "policy.npz")
     served, config, spec = predictor.exported(row), source.config, source.spec
-    plain, box, indices = served.policies, spec.action_box, spec.obs_indices
+    plain = served.policies
     arrays = _arrays(served, spec.num_objectives)
     if calibration is not None:
         arrays |= {"calibration_preferences": calibration.preferences, "calibration_asks": calibration.asks[row]}
     if parameters is not None:
         arrays |= _critic(config, parameters, row)
-    entries = None if indices is None else zip(indices.firsts, indices.counts, strict=True)
     about = {
         "format": FORMAT,
         "domain": config.domain_id,
         "algo": config.algo,
         "seed": config.seed_list[row],
         "step": step,
-        "objectives": list(spec.objectives),
-        "obs_size": spec.obs_size,
-        "obs_shape": list((spec.obs_size,) if spec.obs_shape is None else spec.obs_shape),
-        "obs_indices": None if entries is None else [list(range(first, first + count)) for first, count in entries],
-        "num_actions": spec.num_actions,
-        "first_action": spec.first_action,
-        "action_size": spec.action_size,
-        "low": [-1.0] * spec.action_size if box is None else list(box.low),
-        "high": [1.0] * spec.action_size if box is None else list(box.high),
-        "action_shape": [spec.action_size] if box is None else list(box.shape),
-        "action_dtype": "float32" if box is None else box.dtype,
+        **environment_of(spec),
         "head": plain.head,
         "num_layers": len(plain.net.layers),
         "activation": "tanh" if plain.net.is_tanh else "relu",
