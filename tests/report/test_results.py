@@ -20,6 +20,14 @@ from qpensieve.report.results import export, read_run
 from tests.report.runs import STEPS, draw_curves, draw_front, dst_returns, make_run, make_table
 
 
+@pytest.mark.parametrize("name", ["zoo:DST2d", "policy.npz"])
+def test_a_policy_is_refused_where_a_run_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.chdir(tmp_path)
+    Path("policy.npz").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match=f"{name} is not a run folder: it is a policy to act with"):
+        read_run(Path(name))
+
+
 def test_what_a_folder_lacks_is_named(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config\.json"):
         draw_front(tmp_path)

@@ -81,8 +81,14 @@ SHOWN = 8
 """Most names of runs in a message."""
 
 
+ZOO = "zoo:"
+"""Begins the name of a policy that comes with the package, wherever a run folder may be named."""
+
+
 def why_no_run(path: Path) -> str:
     """Say why a path is no run folder and no saved agent; the text completes "not a run: ..."."""
+    if str(path).startswith(ZOO) or (path.suffix == ".npz" and path.is_file()):
+        return "it is a policy to act with, for watch, video, evaluate and qpensieve.load; name the run that trained it"
     if not path.is_dir():
         return "it is a file" if path.exists() else "it does not exist"
     runs = sorted(found.parent.name for found in path.glob(f"*/{CONFIG}"))

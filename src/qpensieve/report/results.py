@@ -293,7 +293,7 @@ def read_run(path: Path, report: Path | None = None) -> RunResults:
         FileNotFoundError: The path is neither a run folder nor a file.
         ValueError: A file is damaged.
     """
-    if path.is_file():
+    if path.is_file() and path.suffix != ".npz":
         content = read_object(path)
         with interpreting(path, KIND):
             run = RunResults(path, content["config"], content.get("provenance") or {}, content, report)
@@ -310,8 +310,10 @@ def read_run(path: Path, report: Path | None = None) -> RunResults:
 def check_same(runs: Sequence[RunResults], what: str, value: Callable[[RunResults], object]) -> None:
     """Raise ValueError if runs that are compared differ in a value."""
     for run in runs[1:]:
-        if not np.array_equal(np.asarray(value(runs[0])), np.asarray(value(run))):
-            raise UserError(f"runs must have the same {what} to be compared: {runs[0].path} and {run.path} differ")
+        first, other = value(runs[0]), value(run)
+        if not np.array_equal(np.asarray(first), np.asarray(other)):
+            got = f", {first} and {other}" if isinstance(first, str) else ""
+            raise UserError(f"runs must have the same {what} to be compared: {runs[0].path} and {run.path} differ{got}")
 
 
 def check_same_short_preferences(runs: Sequence[RunResults]) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from qpensieve.errors import MissingFileError
 from qpensieve.records.files import read_object
+from qpensieve.records.folder import ZOO
 
 FOLDER = Path(__file__).parent
-PREFIX = "zoo:"
-"""Begins the name of a policy that comes with the package, wherever a run folder may be named."""
+PREFIX = ZOO
 
 
 def names() -> list[str]:
