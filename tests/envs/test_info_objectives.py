@@ -72,6 +72,15 @@ def test_a_vector_reward_gets_one_name_each():
 
 
 @pytest.mark.parametrize(
+    ("name", "message"),
+    [("Hopper2d+a+b", "Hopper2d has objectives of its own"), (f"{HERE}:Scalar+far", "at least two"), ("A-v0+", "two")],
+)
+def test_a_name_with_wrong_objectives_is_refused_too(name: str, message: str):
+    with pytest.raises(ValueError, match=message):
+        spec_of(name)
+
+
+@pytest.mark.parametrize(
     ("domain", "objectives", "message"),
     [
         ("Hopper2d", ("a", "b"), "Hopper2d has objectives of its own .forward, control"),

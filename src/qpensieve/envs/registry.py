@@ -214,6 +214,8 @@ def spec_of(domain: EnvSource) -> EnvSpec:
     known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
         return known.spec
+    if isinstance(domain, str):
+        with_objectives(*info_objectives.parts(domain))  # refuses objectives of a built-in domain, and a single one
     lanes = make_lanes(domain, 1, 0)
     lanes.close()
     return lanes.spec
