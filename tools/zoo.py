@@ -5,9 +5,9 @@
 RESULT.json is the run as `qpensieve export` wrote it. The policy files are those of its seeds, as
 `qpensieve export-policy RUN --seed N` wrote them; calibrate the run before.
 
-Rule, written before any result: of several seeds the one with the largest UT on starts of its own is taken, as
-calibrated where there is a calibration. The card's numbers come from other starts. Numbers are stored as float16
-unless UT then leaves the card's interval.
+Rule, written before any result: the seed with the largest UT is taken, measured on starts that nothing else uses, and
+as calibrated if there is a calibration. The numbers on the card come from other starts. Networks are stored as float16
+unless that moves UT out of its interval.
 """
 
 import argparse

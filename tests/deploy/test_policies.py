@@ -21,6 +21,7 @@ from qpensieve.population.members import ArchivePredictor, Policies
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations
 from qpensieve.records.calibration import Calibration
+from qpensieve.records.files import write_npz
 from qpensieve.records.scores import summarize
 from qpensieve.report import pictures
 from qpensieve.train.trainer import AgentPredictor
@@ -442,6 +443,6 @@ def test_a_file_that_does_not_fit_is_refused_before_it_acts(
         about[name] = value
     else:
         arrays[name] = value(arrays[name])
-    np.savez(tmp_path / "changed.npz", **(arrays | {"about": np.array(json.dumps(about))}))
+    write_npz(tmp_path / "changed.npz", arrays | {"about": np.array(json.dumps(about))})
     with pytest.raises(UserError, match=rf"changed\.npz.*{message}"):
         qpensieve.load(tmp_path / "changed.npz")

@@ -42,7 +42,7 @@ def write_header(policy: Policy, out: Path) -> Path:
     """Write the header; returns its path.
 
     Raises:
-        ValueError: The policy is none of the kinds that can be written.
+        ValueError: A policy of this kind cannot be written.
     """
     about, arrays = policy.about, policy.arrays
     is_plain = about["head"] in HEADS and about["is_conditioned"] and not about["is_normalized"]

@@ -60,7 +60,7 @@ def watch(
 
     Args:
         run: A run folder, the folder of a saved agent, a policy file, or zoo:NAME, a policy that comes with qpensieve.
-            Of several the page lets you pick. Default: all that come with qpensieve.
+            If there are several, the page has a list to pick from. Default: all policies that come with qpensieve.
         second: Other runs or agents, to be shown side by side with the first.
         port: Port on 127.0.0.1; 0 takes any that is free. Default: 8765, or any other if that is taken.
         browser: Open the page in the browser.

@@ -210,7 +210,7 @@ class Robot:
         if command.at is not None:
             self._take_policy(command)
         if command.calibrated is not None:
-            self._calibration = self._run.policies.calibration  # it may be newer than the page
+            self._calibration = self._run.policies.calibration  # the file may be newer
         if command.push and self.world.can_push:
             self.world.push(self._pushes)
         acting = lambda controls: (controls.w, controls.at, controls.sampled, controls.calibrated)

@@ -1,10 +1,10 @@
-// What the policy is asked for: the preference of the dial, or the one that its calibration found to bring more.
+// Choice of the preference that the policy gets: the one of the dial, or the one that the calibration gives for it.
 
 import { expectedAt } from "./evaluations.js";
 import { html, number, set, share, write } from "./dom.js";
 import { nearest } from "./preference.js";
 
-/** The preference that a calibration asks for in place of `lam`; null where it does not hold for the side's policies. */
+/** The preference that the calibration gives for `lam`; null if the side's policies have no calibration. */
 export function calibratedOf({ run, state }, lam) {
   const known = run.calibration;
   if (known?.step !== state?.at) return null;
@@ -13,13 +13,13 @@ export function calibratedOf({ run, state }, lam) {
   return asked === near ? lam : known.preferences[asked];
 }
 
-/** The preference that a side's policy is asked for now. */
+/** The preference that a side's policy gets now. */
 export const askedOf = (side) => (side.state?.calibrated && calibratedOf(side, side.lam)) || side.lam;
 
 const utility = (lam, point) => lam.reduce((sum, weight, i) => sum + weight * point[i], 0);
 
 export class Asking {
-  /** `choose(calibrated)` is called when a person takes one of the two rows. */
+  /** `choose(calibrated)` is called when a person chooses a row. */
   constructor(box, choose) {
     this.box = box;
     this.rows = [false, true].map((calibrated) => {
@@ -29,10 +29,10 @@ export class Asking {
       const row = html("label", { class: "asking-row" }, input, html("span", { class: "name" }, calibrated ? "Calibrated" : "Asked"), lam, worth);
       return { input, lam, worth, row };
     });
-    box.append(html("legend", {}, "The policy is asked for"), ...this.rows.map(({ row }) => row));
+    box.append(html("legend", {}, "Preference that the policy gets"), ...this.rows.map(({ row }) => row));
   }
 
-  /** Without a calibration there is nothing to choose from. */
+  /** Hides the choice if there is no calibration. */
   show(side) {
     const better = calibratedOf(side, side.lam);
     this.box.hidden = !better;

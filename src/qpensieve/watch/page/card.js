@@ -1,4 +1,4 @@
-// The card of a policy that comes with qpensieve: what it reaches, and how it was made.
+// The card of a policy that comes with qpensieve: its utility, and how it was trained.
 
 import { html, number, steps } from "./dom.js";
 
@@ -9,7 +9,7 @@ export class Card {
     this.box = box;
   }
 
-  /** Runs and agents have no card. */
+  /** Hides the card of anything but a policy that comes with qpensieve. */
   show({ card, name }) {
     this.box.parentElement.hidden = !card;
     if (!card || this.name === name) return;

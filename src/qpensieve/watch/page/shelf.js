@@ -17,7 +17,7 @@ export class Shelf {
     box.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** One run needs no list. */
+  /** Hides the list if there is only one run. */
   build(runs) {
     this.runs = runs;
     this.box.hidden = runs.length < 2;
@@ -29,7 +29,7 @@ export class Shelf {
 
   item(run, index) {
     const name = run.name.replace(/^zoo:/, "");
-    // What comes with qpensieve is named by its domain.
+    // A policy that comes with qpensieve is named after its domain.
     const about = [name === run.domain ? "" : domainOf(run), run.algo, run.is_training ? "training" : ""].filter(Boolean).join(" · ");
     const words = html("span", { class: "shelf-words" }, html("strong", {}, name), html("span", { class: "caption" }, about));
     const item = html("button", { type: "button", class: "shelf-item", title: `${run.name}: ${run.objectives.join(", ")}` }, thumbnail(run), words, html("span", { class: "shelf-sides" }));
@@ -57,7 +57,7 @@ export class Shelf {
   }
 }
 
-/** The front's first two objectives. */
+/** A picture of the front in its first two objectives. */
 function thumbnail(run) {
   const { preferences, returns } = frontOf(run, run.seeds[0], run.steps.at(-1), null);
   const picture = svg("svg", { class: "thumbnail", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, "aria-hidden": "true" });

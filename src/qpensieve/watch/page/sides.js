@@ -4,13 +4,13 @@ import { html, set, share, write } from "./dom.js";
 import { Stage } from "./stage.js";
 
 const LETTERS = ["A", "B"];
-// Screens may ask 240 times a second, and the server refuses so many: a preference goes at most every so many milliseconds.
+// Least time between two preferences that a side sends: the server refuses 240 a second, the rate of fast screens.
 const TURN_MS = 16;
 
 export class Sides {
   /**
-   * `send(message)` returns the message's number, or null. `changed()`: the chosen side is another, or a side came or went.
-   * `turned(side, seq, since)`: a preference was sent, that was asked for at `since`.
+   * `send(message)` returns the message's number, or null. `changed()` is called when another side is chosen.
+   * `turned(side, seq, since)` is called when a preference was sent; a person chose it at the time `since`.
    */
   constructor({ stages, which, button }, send, { changed, turned }) {
     Object.assign(this, { box: stages, which, button, send, changed, turned });
@@ -118,7 +118,7 @@ export class Sides {
 
   ask(message) {
     for (const side of this.sides.filter(Boolean)) {
-      // One that failed before it was ready can be tried again, and knows nothing else.
+      // A side that failed before it was ready takes nothing but a restart.
       if (!side.run && !("reset" in message)) continue;
       if (message.push && !side.run.scene.can_push) continue;
       if ("seed" in message && !side.run.seeds.includes(message.seed)) continue;
@@ -166,8 +166,8 @@ export class Sides {
     const other = this.runs.length > 1 ? 1 : 0;
     this.hasSecond = true;
     this.send({ side: 1, open: other });
-    const { seed, at, sampled, speed } = state;
-    if (this.runs[other] === run) this.send({ side: 1, at });
+    const { seed, at, sampled, calibrated, speed } = state;
+    if (this.runs[other] === run) this.send({ side: 1, at, calibrated });
     if (this.runs[other].objectives.length === lam.length) this.send({ side: 1, w: opposite(lam) });
     if (this.runs[other].seeds.includes(seed)) this.send({ side: 1, seed });
     this.send({ side: 1, sampled, speed });
@@ -184,7 +184,7 @@ export class Sides {
     this.choose(0);
   }
 
-  /** While nobody looks, nothing needs to move. */
+  /** Pauses the sides while the page is hidden, and continues them. */
   rest(hidden) {
     for (const side of this.open) {
       if (hidden && side.state && !side.state.paused) {
