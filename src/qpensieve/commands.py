@@ -16,6 +16,7 @@ from qpensieve import config as configs
 from qpensieve import console, deploy, zoo
 from qpensieve.config import PresetName, RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
+from qpensieve.envs.info_objectives import MARK
 from qpensieve.envs.registry import Domain, with_objectives
 from qpensieve.errors import UserError
 from qpensieve.methods import METHODS
@@ -77,7 +78,8 @@ def train(words: list[str]) -> None:
     domain = with_objectives(domain, arguments.objectives)
     config = configs.with_schedule(dataclasses.replace(arguments.run, domain=domain, steps=steps))
     configs.check(config)
-    slug = config.domain.split("/")[-1].replace(":", ".")
+    base, *terms = config.domain.split(MARK)
+    slug = MARK.join((base.split("/")[-1], *terms)).replace(":", ".").replace("/", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = arguments.out / name
     if arguments.out.resolve() not in folder.resolve().parents:
@@ -172,7 +174,7 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     The replay is not needed. If the newest checkpoint cannot be read, the newest policies that can be read are
-    evaluated, from an older checkpoint or from kept parameters. Of a policy file only UT is printed, next to the UT of
+    evaluated, from an older checkpoint or from kept parameters. For a policy file only UT is printed, next to the UT on
     its card.
 
     Args:
@@ -217,10 +219,10 @@ def _interval(score: Mapping[str, float]) -> dict[str, str]:
 
 
 def policies(names: Names = ()) -> None:
-    """List the policies that come with qpensieve; of those that are named, print the cards.
+    """List the policies that come with qpensieve, or print the cards of some.
 
     Args:
-        names: Such as zoo:DST2d.
+        names: Policies whose cards to print, such as zoo:DST2d. Default: list all.
     """
     cards = {each: zoo.card_of(zoo.find(Path(each))) or {} for each in names or zoo.names()}
     if names:
