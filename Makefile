@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo       trained policies obey your preference, in the browser"
-	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (about four minutes)"
+	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (about three minutes)"
 	@echo "make setup      create $(VENV) and install qpensieve with its development tools"
 	@echo "make lint       ruff (format, lint) and pyright"
 	@echo "make test       ruff, then the test suite with pyright beside it (under ten minutes on two cores)"

@@ -286,7 +286,7 @@ class Agent:
         return self._newest
 
     def evaluate(self, preferences: ArrayLike | None = None, episodes: int = FULL_EPISODES) -> RunSummary:
-        """Evaluate every seed: UT (asked, calibrated, best row), HV, front size, best single row, rank correlation.
+        """Evaluate every seed: UT, UT calibrated, UT best row, HV, front size, best single row, rank correlation.
 
         Without `preferences` the agents' own preferences are played (sac, hybrid-sac), or else the test table.
         """

@@ -62,12 +62,12 @@ class Method:
 
 _QUICK_NETS: dict[str, object] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
 _QUICK_GUARDED: dict[str, object] = {
-    "steps": 250_000,
-    "random_steps": 0.2,
+    "steps": 120_000,
+    "random_steps": 0.25,
     "eval_period": None,
     "parameters_period": None,
     "log_period": None,
-    "hidden": 64,
+    "hidden": 96,
     "batch_size": 128,
     "guards": True,
     "learning_rate": 6e-4,

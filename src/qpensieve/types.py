@@ -90,7 +90,8 @@ class EnvSpec:
         action_box: Bounds of the environment's own actions. None: [-1, 1].
         obs_shape: Shape of the environment's own observation. None: flat.
         first_action: Discrete actions: the environment's own number for index 0.
-        obs_indices: Whole numbers that the environment observes, one-hot for algorithms. None: plain numbers.
+        obs_indices: Ranges of the whole numbers that make up an observation; algorithms see them one-hot. None: an
+            observation is plain numbers.
     """
 
     id: str

@@ -26,27 +26,30 @@ class Whole(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Whole]:
-    """Method -> its whole run, made once."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Whole]:
+    """Method and domain -> its whole run, made once."""
     out, known = tmp_path_factory.mktemp("whole"), dict[str, Whole]()
 
-    def make(algo: str) -> Whole:
-        if algo not in known:
-            folder, steps, events = out / algo, out / f"{algo}-steps", out / f"{algo}-events"
-            counting = Strike("count", path=f"/{algo}/", file=str(events))
-            words = support.train(folder, TOY, algo, SETTINGS[algo])
+    def make(algo: str, domain: str = TOY) -> Whole:
+        name = algo if domain == TOY else f"{algo}-{domain}"
+        if name not in known:
+            folder, steps, events = out / name, out / f"{name}-steps", out / f"{name}-events"
+            counting = Strike("count", path=f"/{name}/", file=str(events))
+            words = support.train(folder, domain, algo, SETTINGS[algo])
             ended = support.run(*words, strike=counting, CONTRACT_COUNT=steps)
             assert ended.returncode == 0, ended.stderr
-            known[algo] = Whole(folder, int(steps.read_text()), int(events.read_text()))
-        return known[algo]
+            num_steps = int(steps.read_text()) if domain == TOY else 0
+            known[name] = Whole(folder, num_steps, int(events.read_text()))
+        return known[name]
 
     return make
 
 
-def go_on(folder: Path, algo: str, **struck: Any) -> bool:
+def go_on(folder: Path, algo: str, domain: str = TOY, **struck: Any) -> bool:
     """Begin or resume a run, to its end or until it is killed; returns whether it was killed."""
     is_begun = (folder / "config.json").exists()
-    words = ["resume", folder, "--trust", "--quiet"] if is_begun else support.train(folder, TOY, algo, SETTINGS[algo])
+    begin = support.train(folder, domain, algo, SETTINGS[algo])
+    words = ["resume", folder, "--trust", "--quiet"] if is_begun else begin
     if not is_begun and folder.exists():
         shutil.rmtree(folder)
     ended = support.run(*words, **struck)
@@ -107,3 +110,15 @@ def refuse_a_second_worker(folder: Path) -> None:
 @pytest.mark.parametrize("algo", SETTINGS)
 def test_killed_many_times(algo: str, seed: int, whole: Callable[[str], Whole], tmp_path: Path):
     check(whole(algo), tmp_path / algo, algo, np.random.default_rng(seed), num=12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("domain", ["DST2d", "Hopper2d", pytest.param("LunarLander4d", marks=pytest.mark.lander)])
+def test_lanes_of_a_built_in_domain_survive_kills(domain: str, whole: Callable[..., Whole], tmp_path: Path):
+    """Each domain restores its lanes in another way: from MuJoCo's state, from its own, from the episode's actions."""
+    undisturbed, folder = whole("qpensieve", domain), tmp_path / f"qpensieve-{domain}"
+    draws = np.random.default_rng(20261120)
+    blows = [Strike("kill", int(draws.integers(1, undisturbed.num_events // 3)), f"/{folder.name}/") for _ in range(5)]
+    assert sum(go_on(folder, "qpensieve", domain, strike=blow) for blow in blows) >= 3
+    assert not go_on(folder, "qpensieve", domain)
+    assert_same_results(folder, undisturbed.folder)

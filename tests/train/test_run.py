@@ -86,6 +86,14 @@ class TestResumed:
         runs.resume(half, QUIET, refuse).close()
         assert (half / "environment.json").read_text() == content
 
+    def test_another_length_says_again_whether_the_run_follows_the_recipe(self, half: Path):
+        record = json.loads((half / "environment.json").read_text()) | {"recipe": "robust 1"}
+        (half / "environment.json").write_text(json.dumps(record))
+        runs.resume(half, QUIET, refuse).close()
+        assert json.loads((half / "environment.json").read_text()) == record
+        runs.resume(half, QUIET, refuse, steps=800).close()
+        assert json.loads((half / "environment.json").read_text()) == record | {"recipe": None}
+
     def test_a_run_may_be_made_shorter_and_longer_again(self, half: Path, whole: Path):
         for steps in (440, 440, 600):  # as large a replay as before: other programs would round differently
             complete(runs.resume(half, QUIET, refuse, steps=steps))

@@ -378,7 +378,7 @@ def taken_values(
 def homotopy_loss(
     cfg: EnvelopeConfig, q: Float[Array, "b m d"], y: Float[Array, "b m d"], prefs: Float[Array, "m d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return loss A, the mean loss of y - Q, and loss B, the mean loss of lam . (y - Q)."""
+    """Return two means of the chosen loss: over the entries of y - Q, and over lam . (y - Q)."""
     losses = {"squared": jnp.square, "absolute": jnp.abs, "huber": optax.huber_loss}
     delta = y - q
     scalar = scalarize(jnp.broadcast_to(prefs[None], delta.shape), delta)

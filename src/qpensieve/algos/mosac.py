@@ -86,7 +86,7 @@ class SacConfig(NetworkConfig):
     guards: bool = False
     """Keep values from running away: shortened gradients of the critics, bounded targets, and a temperature for every
     preference, which rises at once where entropy is missing. Q-Pensieve also takes no snapshot while losses are
-    unusually large, and limits how far a snapshot's value may exceed the current value. The paper has no guards."""
+    unusually large, and limits how far a candidate's value may exceed the current value. The paper has no guards."""
     target_entropy_end: Annotated[float | None, from_to(-4, 0)] = None
     """Last target of the policy's entropy, per component of an action. The target moves from -1 to it on a line, over
     `anneal_updates`. An entropy of -1 means a standard deviation of 0.09 on the scale from -1 to 1, and -2 means 0.03.

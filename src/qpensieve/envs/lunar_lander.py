@@ -135,7 +135,7 @@ def _corners(body: Any) -> Points:
 
 
 def _draw_noise(env: gym_lander.LunarLander) -> list[list[float]]:
-    """Draw the dispersion of the engines, along and across, for `NOISE_BLOCK` steps."""
+    """Draw the dispersion of the engines, along and across the lander, for `NOISE_BLOCK` steps."""
     return (env.np_random.uniform(-1.0, 1.0, (NOISE_BLOCK, 2)) / SCALE).tolist()
 
 

@@ -309,7 +309,7 @@ class MujocoSimulator:
 
     @property
     def moments(self) -> int:
-        """Substeps of the newest step."""
+        """Number of substeps in the newest step."""
         return len(self._passed)
 
     def pose(self, moment: int = -1) -> Pose:

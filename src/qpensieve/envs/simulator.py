@@ -40,8 +40,8 @@ class LaneOptions:
             not simulated, pays nothing and keeps its last observation.
         dtype: Type of observations. float64 keeps them as computed.
         first_lane: Number of the first lane. So lanes 3 and 4 of a seed can be made without lanes 0 to 2.
-        num_threads: Threads that share the lanes of MuJoCo domains, or processes that share at least 32 lanes of
-            LunarLander. None: as many as help, at most one for each core of this process.
+        num_threads: Threads that share the lanes of MuJoCo domains, or processes that share those of LunarLander, at
+            least 16 each. None: as many as help, at most one for each core of this process.
         contact_forces: Ant domains: add 84 contact forces to the observation (slow: computed lane by lane).
         num_workers: Foreign environments: worker processes that share the lanes. 0: no processes.
         time_limit: Whether a time limit ends an episode. If False, an episode continues until it terminates. Most

@@ -115,7 +115,7 @@ class SplitSimulator(ReplayedSimulator):
         return results
 
     def _split(self, lanes: Int[np.ndarray, " lanes"]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Return part -> the rows of its lanes in `lanes`, and the numbers of these lanes within the part."""
+        """Group `lanes` by the part that owns them: part -> positions in `lanes`, numbers within the part."""
         owners = np.searchsorted(self._edges, lanes, side="right") - 1
         rows = {part: np.flatnonzero(owners == part) for part in np.unique(owners).tolist()}
         return {part: (own, lanes[own] - self._edges[part]) for part, own in rows.items()}

@@ -66,7 +66,7 @@ def run_seconds(config: RunConfig) -> float:
         per_step = seeds * (step + ROLLOUT_US) / CORES
     else:
         agents = seeds * _agents(config)
-        fixed, each = UPDATE_US[config.algo]
+        fixed, each = UPDATE_US.get(config.algo, UPDATE_US["qpensieve"])
         lanes = math.ceil(agents / (CORES - 1))
         per_step = max((fixed + each * agents) * config.updates_per_step, lanes * step * 1.6)
     return START_SECONDS + (config.steps * per_step + _evaluation_us(config)) / 1e6

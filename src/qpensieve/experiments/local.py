@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qpensieve.experiments.tasks import Task
 
 RUNS_PER_GPU = 4
-"""Runs that share a card if there are cores for them: a single run does not fill a card (docs/results.md)."""
+"""Runs that share a card if there are cores for them: a single run does not fill a card (docs/scale.md)."""
 CORES_PER_GPU_RUN = 2
 """Cores that a run on a card needs: one to learn, one to collect."""
 GPU_SHARE = 0.9

@@ -363,7 +363,7 @@ def _parts(wanted: Wanted, size: Size, config: RunConfig, root: Path, critic: bo
 
 
 def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
-    """Return the run's name, with its length if that is unusual and a run of another length is another run."""
+    """Return the run's name. Another length than usual is part of it if a longer run could not continue this run."""
     usual = scaled(wanted.config(), size.scale).steps
     is_another = config.steps != usual and is_bound_to_length(wanted.config())
     return f"{wanted.name}-{config.steps}" if is_another else wanted.name

@@ -185,7 +185,7 @@ class Slurm:
             return {}
 
     def _queued(self, number: str | None) -> Any:
-        """Return the job of a number if it waits or runs; else None."""
+        """Return the Slurm job with this number while it waits or runs; else None."""
         if number is None:
             return None
         job = self._job_class(self._folder, number)

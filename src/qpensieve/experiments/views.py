@@ -29,7 +29,7 @@ T = TypeVar("T")
 METRIC = "L_critic"
 
 SUMMED = ("table1",)
-"""Artefacts with further sheets and figures over all rows: IQM over domains, performance profiles."""
+"""Artefacts that also get a table (IQM) and a figure (performance profiles) over all their domains."""
 CAPTION = "Mean and standard deviation over seeds; below them the interquartile mean with its 95 % interval."
 OVER_SEEDS = "mean and standard deviation over seeds."
 SHOWN_STEPS = 15

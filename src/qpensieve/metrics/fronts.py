@@ -72,8 +72,8 @@ def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
 def hypervolume_gain(points: ArrayLike, candidate: ArrayLike, reference: ArrayLike) -> float:
     """Return the growth of the hypervolume of `points` (may be empty) when `candidate` is added.
 
-    This is prod(p - r) - HV({min(q, p)}): the candidate's own box minus the part that the points already cover. It
-    ranks candidates as their hypervolumes do, at the cost of one volume of the clipped set.
+    With candidate c, points q and reference r this is prod(c - r) - HV({min(q, c)}): the candidate's own box minus the
+    part of it that the points already cover. So only one hypervolume is computed, of the points clipped to that box.
 
     Raises:
         ValueError: A number is not finite, or the candidate or the reference has the wrong length.

@@ -348,7 +348,7 @@ def _update_of_members(cfg: PpoConfig) -> Callable[..., tuple[State, Any]]:
 
 @jax.jit
 def flat_actors(state: State) -> Float[Array, "n parameters"]:
-    """Return the parameters of every member's policy in one row."""
+    """Return one row for each member: all parameters of its policy."""
     return jax.vmap(flatten)(state.actor)
 
 

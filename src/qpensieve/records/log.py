@@ -24,7 +24,7 @@ ALARM = "alarm"
 class MetricsLog:
     """Appends rows to `metrics.jsonl`. Logs of equal configurations differ only in fields named time_*.
 
-    The first row opens the file, because a resumed run removes later rows before it adds any.
+    The file is opened when the first row is written: before that, a resumed run may replace the file.
     """
 
     def __init__(self, path: Path):

@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -61,6 +62,12 @@ def note_changes(path: Path, step: int, warn: Callable[[str], None]) -> None:
     if changed:
         warn(f"{path.parent} continues with the same numbers only up to rounding: {'; '.join(changed)}")
         write_json(path, record | {RESUMED_WITH: [*earlier, {"step": step, **now}]})
+
+
+def change(path: Path, **entries: object) -> None:
+    """Change entries of a run's record of versions, if there is a readable one."""
+    with suppress(FileNotFoundError, FileError):
+        write_json(path, read_object(path) | entries)
 
 
 def _versions(record: Mapping[str, object]) -> Mapping[str, object]:

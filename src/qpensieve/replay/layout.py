@@ -30,7 +30,7 @@ class RowLayout:
 
     @property
     def width(self) -> int:
-        """Numbers in a row."""
+        """How many numbers a row has."""
         return self._columns[-1].stop
 
     @property

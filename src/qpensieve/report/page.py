@@ -126,7 +126,7 @@ def write_report(folder: Path, report: Report) -> Path:
     """
     _check_names(report)
     pictures = {figure.name: {ending: draw(figure.figure, ending) for ending in METADATA} for figure in report.figures}
-    texts = {PAGE: page(report, pictures), TEXT: _render("report.md", report=report)}
+    texts = {PAGE: page(report, pictures), TEXT: _render("report.md.jinja", report=report)}
     for sheet in report.sheets:
         texts[f"{TABLES}/{sheet.name}.csv"] = text.csv(sheets.value_lines(sheet))
         texts[f"{TABLES}/{sheet.name}-summary.csv"] = text.csv(sheets.statistics_lines(sheet))

@@ -168,7 +168,7 @@ def loss(case: Case, one: Iterate) -> float:
 
 
 def score(case: Case, method: Method, setting: Setting) -> float:
-    """Return the iterations to the target, or the remaining loss if critics are noisy."""
+    """Return the iterations until the loss reaches its target, or the remaining loss if critics are noisy."""
     run = case.run(method, setting)
     if setting.is_noisy:
         tail = islice(run, NOISY_ITERATIONS - NOISY_TAIL, NOISY_ITERATIONS)

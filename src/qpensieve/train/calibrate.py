@@ -1,4 +1,4 @@
-"""Calibration: find, for each preference, the row of the test table to ask the policy for in its place.
+"""Calibration: for each preference, find the row of the test table that the policy should be given instead.
 
 The policy asked for a preference need not be the best one for it. So rows of the test table are played, the best row is
 chosen for each preference, and the choice is confirmed on other episodes.

@@ -79,7 +79,7 @@ def evaluate(  # noqa: PLR0913
 ) -> Float64[np.ndarray, "seed p e d"]:
     """Play deterministic policies and return undiscounted returns; each (seed, preference, episode) has its own lane.
 
-    Start states depend on (seed, preference row, episode) alone, so all evaluations of one protocol have the same ones.
+    Start states depend on seed, row, episode and number of episodes alone: those of a protocol are always the same.
 
     Args:
         domain: The environment.

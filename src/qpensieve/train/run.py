@@ -123,6 +123,7 @@ def resume(
         provenance.note_changes(path / folder.PROVENANCE, run.session.step, warn)
         if config.steps != before.steps:
             before = configs.lengthened(before, config.steps)
+            provenance.change(path / folder.PROVENANCE, recipe=recipe(before))
         if before != saved:
             configs.save(before, path / folder.CONFIG)
         opened.pop_all()

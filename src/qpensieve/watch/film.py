@@ -31,7 +31,7 @@ GAP = 6
 SIDE_VIEW = (0.19, 0.89)
 """Part of the height of a picture of a robot, seen from the side, that is kept: the rest is sky, and floor."""
 PALETTE_FRAMES = 8
-"""Most frames from which the colours of a film are taken."""
+"""Number of frames, spread over a film, whose colours make its palette."""
 NUM_COLOURS = 96
 """Colours of a GIF; more make it larger and no better."""
 MOST_GIF_FPS, MOST_GIF_PIXELS = 50.0, 1e9
