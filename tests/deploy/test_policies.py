@@ -207,6 +207,10 @@ class TestLoader:
         np.savez(path, about=np.array([{"format": 1}], object))
         with pytest.raises(ValueError, match="allow_pickle"):
             load(path)
+        about = json.dumps({"format": "qpensieve policy 2", "arrays": ["weight_0"]})
+        np.savez_compressed(path, about=np.array(about), weight_0=np.zeros(100_000))
+        with pytest.raises(ValueError, match="must not be compressed"):
+            load(path)
 
 
 class TestAsk:

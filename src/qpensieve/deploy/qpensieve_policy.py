@@ -18,11 +18,13 @@ FORMAT = "qpensieve policy 2"
 def load(path):
     """Read a policy file; ValueError if `qpensieve export-policy` did not write it or it has another format."""
     try:
-        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as file:
+        with zipfile.ZipFile(path) as archive, np.load(path, allow_pickle=False) as file:
+            if any(entry.compress_type for entry in archive.infolist()):  # a small file could fill the memory
+                raise ValueError("its arrays must not be compressed")
             about = json.loads(str(file["about"]))
             if about["format"] == FORMAT:
                 return Policy(about, {name: file[name] for name in about["arrays"]})
-    except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, TypeError, zipfile.BadZipFile, MemoryError) as error:
         raise ValueError(f"{path} must be a file of 'qpensieve export-policy': {error}") from error
     raise ValueError(f"{path} must be of format {FORMAT!r}, got {about['format']!r}: use the loader that came with it")
 
