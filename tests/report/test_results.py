@@ -24,7 +24,7 @@ from tests.report.runs import STEPS, draw_curves, draw_front, dst_returns, make_
 def test_a_policy_is_refused_where_a_run_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.chdir(tmp_path)
     Path("policy.npz").write_bytes(b"")
-    with pytest.raises(FileNotFoundError, match=f"{name} is not a run folder: it is a policy to act with"):
+    with pytest.raises(FileNotFoundError, match=f"{name} is not a run folder: it is a policy"):
         read_run(Path(name))
 
 

@@ -88,7 +88,9 @@ ZOO = "zoo:"
 def why_no_run(path: Path) -> str:
     """Say why a path is no run folder and no saved agent; the text completes "not a run: ..."."""
     if str(path).startswith(ZOO) or (path.suffix == ".npz" and path.is_file()):
-        return "it is a policy to act with, for watch, video, evaluate and qpensieve.load; name the run that trained it"
+        return (
+            "it is a policy, for watch, video, evaluate, export-policy and qpensieve.load; name the run that trained it"
+        )
     if not path.is_dir():
         return "it is a file" if path.exists() else "it does not exist"
     runs = sorted(found.parent.name for found in path.glob(f"*/{CONFIG}"))
