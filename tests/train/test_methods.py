@@ -148,7 +148,7 @@ class TestDiscreteActions:
         assert (agent.predict(3, [0.9, 0.1]), agent.predict(3, [0.1, 0.9])) == (2, 1)
         assert agent.predict([2, 4], [[0.9, 0.1], [0.1, 0.9]]).tolist() == [2, 1]
         np.testing.assert_array_equal(agent.returns([[1, 0], [0, 1]], 1)[0, :, 0], [[2, -2], [-2, 2]])
-        again = qpensieve.load(agent.save(tmp_path / "agent"))
+        again = qpensieve.load(agent.save(tmp_path / "agent"), trust=True)
         assert again.predict(3, [0.9, 0.1]) == 2
         with pytest.raises(ValueError, match=r"obs must have shape \(\) or \(n,\), got \(2, 2\)"):
             agent.predict(np.zeros((2, 2)), [0.5, 0.5])
