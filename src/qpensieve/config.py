@@ -38,6 +38,11 @@ SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
 
 
+def in_units(number: int, unit: int) -> int:
+    """Return the largest multiple of `unit` that is at most `number`, but at least one unit."""
+    return max(unit, number - number % unit)
+
+
 class Share(NamedTuple):
     """The value of a setting that follows the length of the run.
 
@@ -57,7 +62,7 @@ class Share(NamedTuple):
         if self.length == "updates":
             total, unit = config.num_updates, unit * config.updates_per_step
         number = total // self.divisor if self.limit is None else min(total // self.divisor, self.limit)
-        return max(unit, number - number % unit)
+        return in_units(number, unit)
 
 
 SCHEDULE: dict[str, Share] = {
@@ -156,8 +161,7 @@ class RunConfig:
     @property
     def capacity(self) -> int:
         """Rows of the replay: `replay_capacity`, but at most the steps of the run, in whole blocks."""
-        rows = min(self.replay_capacity, self.steps)
-        return max(self.block, rows - rows % self.block)
+        return in_units(min(self.replay_capacity, self.steps), self.block)
 
     @property
     def num_updates(self) -> int:
@@ -280,16 +284,15 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_schedule(config: RunConfig) -> RunConfig:
-    """Return the config with numbers for the settings of `SCHEDULE` that are None.
+    """Return the config with numbers for the settings of `SCHEDULE` that are None, and for a share of random steps.
 
-    A config that `check` refuses stays as it is.
+    A config that `check` refuses is returned without a change.
     """
     if config.algo not in METHODS or settings.problems(config):  # `check` refuses these
         return config
     if isinstance(share := config.random_steps, float):
-        wanted = round(share * config.steps)
-        blocks = max(config.block, wanted - wanted % config.block)
-        config = replace(config, random_steps=blocks if share < 1 else int(share))
+        num = in_units(round(share * config.steps), config.block) if share < 1 else int(share)
+        config = replace(config, random_steps=num)
     for name, share in SCHEDULE.items():
         values = settings.flat(config)
         is_used = name != "anneal_updates" or any(values.get(end) is not None for end in LAST_VALUES)

@@ -253,11 +253,11 @@ def number(text: str) -> float:
 
 
 def fit(part: Settings, name: str, value: object) -> Any:
-    """Return a value converted to the type of a setting. It stays as it is if it cannot be converted.
+    """Return a value converted to the type of a setting, or the value itself if it cannot be converted.
 
     Args:
         part: The settings.
-        name: Name of a field of the settings or of their parts. The value stays as it is if there is no such field.
+        name: Name of a field of the settings or of their parts. Without such a field the value is returned.
         value: The value.
     """
     owner = next((one for one in _parts(part) if name in names(one)), None)

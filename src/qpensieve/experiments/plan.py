@@ -127,7 +127,7 @@ class Artefact:
 
 
 def _count(steps: int) -> str:
-    """Return a number of steps in few characters if that is exact: 1500000 as 1.5M, 1234567 as it is."""
+    """Return a number of steps, shortened if that is exact: 1.5M for 1500000, but 1234567 for 1234567."""
     for size, letter in ((1_000_000, "M"), (1_000, "k")):
         if steps >= size and float(f"{steps / size:g}") * size == steps:
             return f"{steps / size:g}{letter}"
@@ -144,7 +144,7 @@ def _short(name: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value of a setting as it is written in a plan."""
+    """Return a value of a setting in the words of a plan."""
     if value is None:
         return NONE
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

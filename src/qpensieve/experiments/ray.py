@@ -80,7 +80,7 @@ def run_worker(folder: Path, options: Sequence[str], cores: int, share: float, p
 
 
 def run_on_copy(folder: Path, *how: Any, content: bytes) -> tuple[int, bytes]:
-    """Run a worker on a copy of the folder on the node; returns its exit code and the copy as it is then."""
+    """Run a worker on a copy of the folder on the node; return its exit code and the packed copy."""
     with tempfile.TemporaryDirectory(prefix="qpensieve-") as scratch:
         copy = Path(scratch) / folder.name
         unpack(content, copy)

@@ -68,7 +68,7 @@ def with_dominance(cell: Cell, against: Sequence[Path], step: int | None = None,
 
     Args:
         cell: A cell that was read from runs.
-        against: Runs of the method that ED is measured against. Empty: the cell is returned as it is.
+        against: Runs of the method that ED is measured against. Empty: the cell gets no ED.
         step: Newest step of these runs to use. None: any.
         goal: Steps of a whole run of that method. None: the cell's.
     """
